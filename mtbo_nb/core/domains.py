@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import Bounds, direct, minimize
 from scipy.stats import qmc
 
-from .checks import as_points, as_rng, count
+from .checks import as_outputs, as_points, as_rng, count, one_of
 
 # %% ../../nbs/core/domains.ipynb #ef3f22f2
 class Finite:
@@ -57,7 +57,7 @@ def _keys(X): # (N, d) -> N hashable keys
     X = np.ascontiguousarray(X + 0.)
     return X.view(f'V{X.itemsize*X.shape[1]}').ravel().tolist()
 
-# %% ../../nbs/core/domains.ipynb #d06d7b7c
+# %% ../../nbs/core/domains.ipynb #b7f1f9ca
 class Box:
     "The box of all x with `lo <= x <= hi`. Raises ValueError unless `lo < hi` in every coordinate and both are finite."
     def __init__(self, lo, # (d,) lower ends
@@ -94,7 +94,7 @@ class Box:
         return np.clip(self.lo + as_points(U, self.d, 'U')*(self.hi - self.lo), self.lo, self.hi)
 
     def sample(self, n, rng=None): # how many, seed or Generator -> (n, d)
-        "`n` points drawn uniformly."
+        "`n` points drawn uniformly and independently."
         return self.unscale(as_rng(rng).random((count(n, 'n', 0), self.d)))
 
     def sobol(self, n, rng=None): # how many, seed or Generator -> (n, d)
@@ -110,75 +110,95 @@ def _corner(v, name): # (d,) or a number -> (d,) read-only
     v.setflags(write=False)
     return v
 
-# %% ../../nbs/core/domains.ipynb #b7f1f9ca
+# %% ../../nbs/core/domains.ipynb #27f5c41b
 class Maximum(NamedTuple):
-    "What a maximiser found."
+    "What a maximiser found: `f(x) = value` after evaluating f at `calls` points."
     x: np.ndarray # (d,) the point
     value: float # f there
     calls: int # points at which f was evaluated
 
-def _values(f, X): # function (N, d) -> (N,), points (N, d) -> (N,)
-    "`f(X)`, refused if its shape is wrong or a value is NaN."
+def _values(f, # function (N, d) -> (N,)
+            X, # (N, d) points
+            mask=False # is -inf allowed?
+           ): # (N,) float64
+    "`f(X)`, refused if its shape is wrong or a value is NaN or infinite."
     v = np.asarray(f(X), float)
     if v.shape != (len(X),): raise ValueError(f"f must map ({len(X)}, {X.shape[1]}) points to shape ({len(X)},), got shape {v.shape}")
-    if np.isnan(v).any(): raise ValueError(f"f must not be NaN, got NaN at x = {X[int(np.isnan(v).argmax())]}")
+    bad = ~np.isfinite(v) & ~((v == -np.inf) & mask)
+    if bad.any():
+        i = int(bad.argmax())
+        raise ValueError(f"f must be finite, got {'NaN' if np.isnan(v[i]) else v[i]} at x = {X[i]}")
     return v
 
-def _needs(domain, kind, who): # refuse a domain the maximiser cannot search
+def _needs(domain, kind, who): # domain, the class it must have, the maximiser's name
+    "Refuse a domain the maximiser cannot search."
     if not isinstance(domain, kind): raise ValueError(f"domain must be a {kind.__name__} for {who}, got {domain!r}")
 
+# %% ../../nbs/core/domains.ipynb #37d3f7fc
 class Argmax:
     "Look at every arm of a `Finite` domain; the first of equals wins."
     def __repr__(self): return 'Argmax()'
-    def __call__(self, f, # function (N, d) -> (N,)
+    def __call__(self, f, # function (N, d) -> (N,); -inf excludes an arm
                  domain, # `Finite`
                  rng=None, # not used
                  grad=None # not used
                 ): # `Maximum`
-        "The exact maximum, in one vectorised call. Raises ValueError if `domain` is not finite or `f` returns NaN."
+        "The exact maximum, in one vectorised call. Raises ValueError if `domain` is not `Finite` or `f` returns NaN or +inf."
         _needs(domain, Finite, 'Argmax')
-        v = _values(f, domain.points)
+        v = _values(f, domain.points, mask=True)
         i = int(v.argmax())
         return Maximum(domain.points[i], float(v[i]), domain.N)
 
-# %% ../../nbs/core/domains.ipynb #aae3fd48
+# %% ../../nbs/core/domains.ipynb #0b1e9ef6
 class Direct:
-    "DIRECT (Jones, Perttunen & Stuckman 1993) on a `Box`: deterministic, never more than `budget` evaluations. Raises ValueError unless `budget >= 1`."
-    def __init__(self, budget=1000): # evaluations of f
-        self.budget = count(budget, 'budget')
-    def __repr__(self): return f"Direct(budget={self.budget})"
+    """DIRECT on a `Box`: deterministic, one point a call, never more than `budget` of them.
+
+    Raises ValueError unless `budget` is an integer >= 1 and `local` a bool."""
+    def __init__(self, budget=1000, # evaluations of f
+                 local=True # Gablonsky & Kelley's variant (2001) instead of Jones, Perttunen & Stuckman's original (1993)
+                ):
+        self.budget, self.local = count(budget, 'budget'), one_of(local, 'local', (True, False))
+    def __repr__(self): return f"Direct(budget={self.budget}{'' if self.local else ', local=False'})"
 
     def __call__(self, f, # function (N, d) -> (N,)
                  domain, # `Box`
                  rng=None, # not used
                  grad=None # not used
                 ): # `Maximum`
-        "The best point met within the budget, the first of equals. Raises ValueError if `domain` is not a `Box` or `f` returns NaN."
+        "The best point met within the budget, the first of equals. Raises ValueError if `domain` is not a `Box` or `f` is not finite."
         _needs(domain, Box, 'Direct')
-        best, calls, error, worst = None, 0, None, np.inf
+        best, calls, worst, error = None, 0, np.inf, None
         def cost(x):
-            nonlocal best, calls, error, worst
-            if error is not None or calls == self.budget: return -worst   # nothing is evaluated any more, DIRECT ends its round on these
+            nonlocal best, calls, worst, error
+            if error is not None or calls == self.budget: return -worst       # f is not evaluated any more; DIRECT ends its round on this
             try: v = float(_values(f, x[None])[0])
-            except Exception as e:                                        # scipy's C loop does not pass exceptions on: keep it
+            except Exception as e:
                 error = e
                 return 0.
-            calls += 1
-            worst = min(worst, v)
+            calls, worst = calls + 1, min(worst, v)
             if best is None or v > best.value: best = Maximum(x.copy(), v, 0)
             return -v
-        direct(cost, Bounds(domain.lo, domain.hi), maxfun=self.budget, maxiter=self.budget + 1, vol_tol=0, len_tol=0)
+        direct(cost, Bounds(domain.lo, domain.hi), maxfun=self.budget, maxiter=self.budget + 1,
+               locally_biased=self.local, vol_tol=0, len_tol=0)
         if error is not None: raise error
         return best._replace(calls=calls)
 
-# %% ../../nbs/core/domains.ipynb #00b87a1c
-class LBFGSB:
-    """L-BFGS-B on a `Box` from the `starts` best of `raw` Sobol points.
+# %% ../../nbs/core/domains.ipynb #dcd5938a
+_STEP = float(np.cbrt(3*np.finfo(float).eps))
 
-    Without `grad` the gradient is taken by central differences, 2d points in one vectorised call. Raises ValueError unless `1 <= starts <= raw`."""
-    def __init__(self, starts=5, # local searches
-                 raw=512, # Sobol points screened first
-                 maxiter=100 # iterations of one local search
+def _stencil(u, h=_STEP): # (d,) point of the unit cube, step -> (2d, d)
+    "The d points up the axes, then the d points down, kept inside the cube."
+    E = np.eye(len(u))*h
+    return np.clip(np.vstack([u + E, u - E]), 0, 1)
+
+# %% ../../nbs/core/domains.ipynb #5b82cebc
+class LBFGSB:
+    """L-BFGS-B (Byrd, Lu, Nocedal & Zhu 1995) on a `Box`, from the `starts` best of `raw` Sobol points.
+
+    Without `grad` the gradient is taken by central differences, 2d more points in the same vectorised call. Raises ValueError unless `1 <= starts <= raw` and `maxiter >= 1`."""
+    def __init__(self, starts=5, # local climbs
+                 raw=512, # Sobol points screened first, in one call
+                 maxiter=100 # steps of one climb
                 ):
         self.starts, self.raw, self.maxiter = count(starts, 'starts'), count(raw, 'raw'), count(maxiter, 'maxiter')
         if self.starts > self.raw: raise ValueError(f"starts must be at most raw={self.raw}, got {self.starts}")
@@ -186,44 +206,34 @@ class LBFGSB:
 
     def __call__(self, f, # function (N, d) -> (N,)
                  domain, # `Box`
-                 rng=None, # seed or Generator of the Sobol scrambling
+                 rng=None, # seed or Generator, scrambles the Sobol points
                  grad=None # function (N, d) -> (N, d), the gradient of f
-                ): # `Maximum`; `calls` counts points given to f (calls of `grad` are not counted)
-        "The best point met. Raises ValueError if `domain` is not a `Box` or `f` returns NaN."
+                ): # `Maximum`; its `calls` counts points given to `f`, not those given to `grad`
+        "The best point met, the first of equals. Raises ValueError if `domain` is not a `Box`, or if `f` or `grad` is not finite."
         _needs(domain, Box, 'LBFGSB')
-        width, d = domain.hi - domain.lo, domain.d
+        d, width = domain.d, domain.hi - domain.lo
         X = domain.sobol(self.raw, rng)
         v = _values(f, X)
-        i = int(v.argmax())
-        best, calls = Maximum(X[i], float(v[i]), 0), self.raw
+        best, calls = Maximum(X[v.argmax()], float(v.max()), 0), self.raw
 
-        def cost(u):                                                      # in the unit cube, so all coordinates count alike
+        def cost(u): # a point of the unit cube, so that all coordinates count alike
             nonlocal best, calls
-            x = domain.unscale(u[None])
-            if grad is None:
-                U = _stencil(u)
-                vals = _values(f, np.vstack([x, domain.unscale(U)]))
-                g = (vals[1:d+1] - vals[d+1:])/(U[:d] - U[d:]).diagonal()
-                v = float(vals[0])
-                calls += 2*d + 1
-            else:
-                v, g = float(_values(f, x)[0]), np.asarray(grad(x), float).reshape(d)*width
-                calls += 1
-            if v > best.value: best = Maximum(x[0], v, 0)
-            return -v, -g
+            U = u[None] if grad is not None else np.vstack([u, _stencil(u)])
+            X = domain.unscale(U)
+            v = _values(f, X)
+            calls += len(X)
+            if grad is not None: g = as_outputs(grad(X), 1, d, 'grad(x)')[0]*width
+            else: g = (v[1:d+1] - v[d+1:])/np.diagonal(U[1:d+1] - U[d+1:])
+            if v.max() > best.value: best = Maximum(X[v.argmax()], float(v.max()), 0)
+            return -float(v[0]), -g
 
         for u in domain.scale(X[np.argsort(-v, kind='stable')[:self.starts]]):
             minimize(cost, u, jac=True, method='L-BFGS-B', bounds=[(0, 1)]*d, options=dict(maxiter=self.maxiter))
         return best._replace(calls=calls)
 
-def _stencil(u, h=6e-6): # (d,) point of the unit cube, step about eps**(1/3) -> (2d, d)
-    "The points up and down each axis, kept inside the cube."
-    E = np.eye(len(u))*h
-    return np.clip(np.vstack([u + E, u - E]), 0, 1)
-
 # %% ../../nbs/core/domains.ipynb #9ae777ec
 def default_maximiser(domain): # `Finite` or `Box` -> a maximiser
-    "`Argmax` for a `Finite` domain, `LBFGSB` for a `Box`. Raises ValueError for anything else."
+    "`Argmax()` for a `Finite` domain, `LBFGSB()` for a `Box`. Raises ValueError for anything else."
     if isinstance(domain, Finite): return Argmax()
     if isinstance(domain, Box): return LBFGSB()
     raise ValueError(f"domain must be a Finite or a Box, got {type(domain).__name__}")
