@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import Bounds, direct, minimize
+from scipy.spatial import cKDTree
 from scipy.stats import qmc
 
 from .checks import as_outputs, as_points, as_rng, count, one_of
@@ -192,8 +193,16 @@ def _stencil(u, h=_STEP): # (d,) point of the unit cube, step -> (2d, d)
     return np.clip(np.vstack([u + E, u - E]), 0, 1)
 
 # %% ../../nbs/core/domains.ipynb #5b82cebc
+def _peaks(U, # (N, d) points of the unit cube
+           v # (N,) values there
+          ): # (N, d) the points, peaks first, each kind best first
+    k = min(2*U.shape[1] + 3, len(U))
+    near = cKDTree(U).query(U, k)[1].reshape(len(U), k)       # the point itself is among them
+    return U[np.lexsort((-v, v < v[near].max(1)))]
+
+# %% ../../nbs/core/domains.ipynb #1655353a
 class LBFGSB:
-    """L-BFGS-B (Byrd, Lu, Nocedal & Zhu 1995) on a `Box`, from the `starts` best of `raw` Sobol points.
+    """L-BFGS-B (Byrd, Lu, Nocedal & Zhu 1995) on a `Box`, from the `starts` best peaks among `raw` Sobol points.
 
     Without `grad` the gradient is taken by central differences, 2d more points in the same vectorised call. Raises ValueError unless `1 <= starts <= raw` and `maxiter >= 1`."""
     def __init__(self, starts=5, # local climbs
@@ -227,7 +236,7 @@ class LBFGSB:
             if v.max() > best.value: best = Maximum(X[v.argmax()], float(v.max()), 0)
             return -float(v[0]), -g
 
-        for u in domain.scale(X[np.argsort(-v, kind='stable')[:self.starts]]):
+        for u in _peaks(domain.scale(X), v)[:self.starts]:
             minimize(cost, u, jac=True, method='L-BFGS-B', bounds=[(0, 1)]*d, options=dict(maxiter=self.maxiter))
         return best._replace(calls=calls)
 

@@ -38,7 +38,7 @@ class MTKernel:
         return np.linalg.eigvalsh(self.diag(X))[:, -1] if len(X) else np.zeros(0)
     def task(self, i):
         "Scalar kernel `Γ(x, x')_ii` of task `i` alone: what someone knows who ignores the other tasks."
-        return TaskKernel(self, i)
+        return as_kernel(TaskKernel(self, i))
     def decouple(self):
         "`Decoupled` if an orthogonal change of outputs makes Γ diagonal, else None."
         return None
@@ -68,7 +68,7 @@ class ICM(MTKernel):
     def __call__(self, X, Z=None): return np.kron(self.k(as_points(X), None if Z is None else as_points(Z, name='Z')), self.B)
     def diag(self, X): return self.k.diag(as_points(X))[:, None, None]*self.B
     def norm(self, X): return self.k.diag(as_points(X))*np.linalg.eigvalsh(self.B)[-1]
-    def task(self, i): return float(self.B[i, i])*self.k
+    def task(self, i): return float(self.B[i, i])*self.k if self.B[i, i] else super().task(i)
     def decouple(self): return _decouple([(self.k, self.B)])
     def __repr__(self): return f"ICM({self.k}, B {self.n}x{self.n} of rank {np.linalg.matrix_rank(self.B, hermitian=True)})"
 
@@ -106,7 +106,7 @@ class SumSeparable(MTKernel):
             if len(B) != self.n: raise ValueError(f"B_{j} must be {self.n}x{self.n} like B_0, got {B.shape}")
     def blocks(self, X, Z): return sum(k(X, Z)[:, :, None, None]*B for k, B in self.terms)
     def diag(self, X): return sum(k.diag(as_points(X))[:, None, None]*B for k, B in self.terms)
-    def task(self, i): return reduce(add, [float(B[i, i])*k for k, B in self.terms])
+    def task(self, i): return reduce(add, [float(B[i, i])*k for k, B in self.terms if B[i, i]]) if any(B[i, i] for _, B in self.terms) else super().task(i)
     def decouple(self): return _decouple(self.terms)
     def __repr__(self): return f"SumSeparable([{', '.join(f'({k}, B {self.n}x{self.n})' for k, _ in self.terms)}])"
 
