@@ -164,8 +164,9 @@ class Bandit:
         bar, cost, last = Progress(T, type(self).__name__, self.t, progress), 0., time.time()
         try:
             while self.t < T:
-                x = self.ask()
-                self.tell(x, observe(x, self.noise_rng) if two else observe(x))
+                x, noise = self.ask(), self.noise_rng.bit_generator.state
+                try: self.tell(x, observe(x, self.noise_rng) if two else observe(x))
+                except BaseException: self.noise_rng.bit_generator.state = noise; raise    # the step did not happen
                 bar(self.t)
                 if save and time.time() - last >= 20*cost:
                     t0 = time.time(); self.save(save); last = time.time(); cost = last - t0
