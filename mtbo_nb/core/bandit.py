@@ -101,6 +101,7 @@ class Bandit:
                  n=1, # number of tasks
                  rng=None # seed or Generator; the same seed gives the same run
                 ):
+        if not (hasattr(domain, 'contains') and hasattr(domain, 'd')): raise ValueError(f"domain must be a Finite or a Box, got {domain!r}")
         self.domain, self._tasks, self.rng = domain, count(n, 'n'), as_rng(rng)
         self.noise_rng = self.rng.spawn(1)[0]
         self.history = History()

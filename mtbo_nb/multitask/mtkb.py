@@ -7,12 +7,13 @@ __all__ = ['theorem_radius', 'dual_radius', 'MTKB', 'SharpMTKB']
 
 # %% ../../nbs/multitask/mtkb.ipynb #ba756fcd
 import numpy as np
-from ..core.bandit import Bandit, first_best
+from fastcore.basics import patch
+from ..core.bandit import Bandit, History, first_best
 from ..core.checks import one_of, positive, probability
 from ..core.domains import Finite, default_maximiser
 from .mtkernels import as_mtkernel
 from .mtposterior import mt_posterior
-from .pareto import Chebyshev, WeightedSum, chebyshev_weights, linear_weights
+from .pareto import Chebyshev, WeightedSum, chebyshev_weights, linear_weights, pareto_mask
 
 # %% ../../nbs/multitask/mtkb.ipynb #fbfe8f4d
 def theorem_radius(logdet, # log det(I + G_t/eta)
@@ -59,6 +60,8 @@ class MTKB(Bandit):
         self.scalarize = Chebyshev(np.zeros(self.G.n)) if scalarize is None else scalarize
         self.weights = weights if weights is not None else linear_weights if isinstance(self.scalarize, WeightedSum) else chebyshev_weights
         self.maximiser = maximiser
+        if not (callable(self.scalarize) and hasattr(self.scalarize, 'lipschitz')): raise ValueError(f"scalarize must be a scalarisation such as Chebyshev(z) or WeightedSum(), got {scalarize!r}")
+        if not callable(self.weights): raise ValueError(f"weights must be a law (n, rng) -> (n,) such as chebyshev_weights or Dirac(lam), got {weights!r}")
         w = self.scalarize(np.zeros((1, self.G.n)), np.ones(self.G.n))       # a scalarisation for another n says so now
         if np.shape(w) != (1,): raise ValueError(f"scalarize must map outputs (N, {self.G.n}) to (N,), got shape {np.shape(w)}")
         points = domain.points if isinstance(domain, Finite) else None
@@ -103,6 +106,15 @@ class MTKB(Bandit):
         "The algorithm set up for a problem: its kernel, domain, norm, noise and reference point."
         return cls(**{**dict(G=problem.kernel, domain=problem.domain, b=problem.b, sigma=problem.noise, scalarize=Chebyshev(problem.ref_point)), **kw})
     def __repr__(self): return f"{type(self).__name__}({self.G}, {self.domain}, {self.scalarize}, bound={self.bound!r}, radius={self.radius!r}; {self.t} observations)"
+
+# %% ../../nbs/multitask/mtkb.ipynb #48f6a0cc
+@patch
+def pareto_front(self:History): # -> (m, d), (m, n)
+    "The observations that no other dominates: their points and outputs, sorted by the first task."
+    if not len(self): raise ValueError("history must hold at least one observation before it has a front")
+    X, Y = self.X, self.Y
+    i = np.flatnonzero(pareto_mask(Y)); i = i[np.argsort(Y[i, 0], kind='stable')]
+    return X[i], Y[i]
 
 # %% ../../nbs/multitask/mtkb.ipynb #c10ff4f0
 class SharpMTKB(MTKB):
