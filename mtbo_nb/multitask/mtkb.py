@@ -64,9 +64,11 @@ class MTKB(Bandit):
         if not callable(self.weights): raise ValueError(f"weights must be a law (n, rng) -> (n,) such as chebyshev_weights or Dirac(lam), got {weights!r}")
         w = self.scalarize(np.zeros((1, self.G.n)), np.ones(self.G.n))       # a scalarisation for another n says so now
         if np.shape(w) != (1,): raise ValueError(f"scalarize must map outputs (N, {self.G.n}) to (N,), got shape {np.shape(w)}")
-        points = domain.points if isinstance(domain, Finite) else None
+        self._posteriors()
+    def _posteriors(self):
+        points = self.domain.points if isinstance(self.domain, Finite) else None
         self.post = mt_posterior(self.G, self.eta, points)
-        self._more = [mt_posterior(self.G, a*self.eta, points) for a in self.alpha_grid] if radius == 'dual' else []
+        self._more = [mt_posterior(self.G, a*self.eta, points) for a in self.alpha_grid] if self.radius == 'dual' else []
     alpha_grid = (1e-3, 1e-2, .1, 10.)                        # the dual radius: multiples of eta beside 1
     radii = {'theorem': lambda self: theorem_radius(self.post.logdet, self.b, self.sigma, self.eta, self.delta),
              'mixture': lambda self: dual_radius(self.post.quad, self.eta, self._R2, self.b),
