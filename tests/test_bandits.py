@@ -1,5 +1,6 @@
 "Odd sizes, odd input and broken runs, for every multi-task algorithm."
 import os, signal, subprocess, sys, time
+from pathlib import Path
 import numpy as np
 import pytest
 from mtbo_nb.core.domains import Box, Finite
@@ -123,7 +124,7 @@ def test_step_cost_does_not_grow_with_t():
 def test_killed_compare_resumes_with_the_same_numbers(tmp_path):
     "SIGKILL in mid-comparison, made again: the table of the unbroken one."
     args = ['sine', '--T', '150', '--trials', '6', '--workers', '2', '--algos', 'MT-KB,IT-KB,random']
-    code = [sys.executable, '-c', "import sys; from mtbo_nb.lab.cli import mtbo_compare\nif __name__ == '__main__': sys.argv[0] = 'mtbo_compare'; mtbo_compare()"]
+    code = [str(Path(sys.executable).with_name('mtbo_compare'))]
     def run(out): return subprocess.run([*code, *args, '--out', str(out)], check=True, capture_output=True, text=True)
     run(tmp_path/'whole')
     p = subprocess.Popen([*code, *args, '--out', str(tmp_path/'killed')], start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -16,7 +16,7 @@ import numpy as np
 from ..core.bandit import Progress, _params
 from ..core.checks import count
 from ..multitask.baselines import ITKB, MOBO, RandomSearch
-from ..multitask.mtkb import MTKB
+from ..multitask.mtkb import MTKB, SharpMTKB
 from ..multitask.pareto import WeightedSum, bayes_regret, chebyshev_weights, cumulative_regret, linear_weights
 from .problems import problems
 
@@ -27,6 +27,7 @@ algorithms = {
     'IT-KB': ITKB,                                            # the paper's baseline, √n
     'IT-KB-thm2': partial(ITKB, radius='theorem'),            # Theorem 2 for the diagonal kernel
     'IT-KB-thm2-dir': partial(ITKB, radius='theorem', bound='direction'),
+    'SharpMT-KB': SharpMTKB,                                  # directional acquisition, dual set
     'MOBO': MOBO,
     'random': RandomSearch}
 
@@ -105,9 +106,9 @@ class Comparison:
     def table(self):
         "Final regrets and seconds a step as text: mean ± standard deviation over the trials, best first."
         C, B, S = self.cumulative, self.bayes, self._of('seconds')
-        rows = [f"{self.problem}, T={self.T}, {self.trials} trials", f"{'':16s}{'R_C(T)/T':>18s}{'R_B(T)':>18s}{'ms/step':>10s}"]
+        rows = [f"{self.problem}, T={self.T}, {self.trials} trials", f"{'':16s}{'R_C(T)/T':>19s}{'R_B(T)':>19s}{'ms/step':>10s}"]
         for k in sorted(C, key=lambda k: C[k][:, -1].mean()):
-            rows.append(f"{k:16s}{C[k][:, -1].mean():10.3f} ± {C[k][:, -1].std(ddof=self.trials > 1):5.3f}{B[k][:, -1].mean():10.3f} ± {B[k][:, -1].std(ddof=self.trials > 1):5.3f}{1e3*S[k].mean():10.2f}")
+            rows.append(f"{k:16s}{C[k][:, -1].mean():10.4f} ± {C[k][:, -1].std(ddof=self.trials > 1):6.4f}{B[k][:, -1].mean():10.4f} ± {B[k][:, -1].std(ddof=self.trials > 1):6.4f}{1e3*S[k].mean():10.2f}")
         return '\n'.join(rows)
     def __repr__(self): return self.table()
     def _repr_png_(self):

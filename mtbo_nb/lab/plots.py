@@ -13,8 +13,8 @@ from ..core.checks import one_of
 from ..multitask.pareto import pareto_mask
 
 # %% ../../nbs/lab/plots.ipynb #959a80e5
-palette = {'MT-KB': '#E69F00', 'MT-KB-dir': '#0072B2', 'IT-KB': '#D55E00', 'IT-KB-thm2': '#CC79A7', 'IT-KB-thm2-dir': '#56B4E9', 'MOBO': '#009E73', 'random': '#666666'}
-_spare = ['#000000', '#F0E442', '#8B4513', '#4B0082', '#2F4F4F']
+palette = {'SharpMT-KB': '#000000', 'MT-KB': '#E69F00', 'MT-KB-dir': '#0072B2', 'IT-KB': '#D55E00', 'IT-KB-thm2': '#CC79A7', 'IT-KB-thm2-dir': '#56B4E9', 'MOBO': '#009E73', 'random': '#666666'}
+_spare = ['#F0E442', '#A52A2A', '#8B4513', '#4B0082', '#2F4F4F']
 
 def colour(name, # algorithm
            others=() # names drawn beside it, so that unknown ones differ from each other
