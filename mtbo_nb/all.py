@@ -13,6 +13,14 @@ from .core.posterior import *
 from .core.bandit import *
 from .multitask.mtkernels import *
 from .multitask.mtposterior import *
+from .multitask.pareto import *
+from .multitask.mtkb import *
+from .multitask.fit import *
+from .multitask.baselines import *
+from .lab.problems import *
+from .lab.experiments import *
+from .lab.plots import *
+from .lab.cli import *
 from .lab.docs import *
 
 __all__ = [name for name in globals() if not name.startswith('_')]

@@ -126,27 +126,43 @@ def _defines(source):
     "Does the cell define anything, or only import?"
     return not all(isinstance(s, (ast.Import, ast.ImportFrom)) for s in ast.parse(source).body)
 
+def _anchors(source):
+    "Ids that nbdev's index gives to what the cell defines: functions, classes, and their methods."
+    from nbdev.showdoc import showdoc_nm
+    defs, out = (ast.FunctionDef, ast.ClassDef), []
+    for s in ast.parse(source).body:
+        if not isinstance(s, defs): continue
+        out.append(str(showdoc_nm(s)))
+        if isinstance(s, ast.ClassDef): out += [f'{s.name}.{t.name}' for t in s.body if isinstance(t, defs)]
+    return [a.lower() for a in out]
+
 class FoldSource:
     "nbdev processor: an exported cell stays on the page, folded, behind the documentation of what it defines."
     def __init__(self, nb): self.nb = nb # the notebook, a dict of cells
 
     def begin(self):
         "Hides, folds or moves the cells of the notebook."
-        cells = []
-        waiting = None                              # exported cell whose show_doc cells are going by
+        from execnb.nbio import mk_cell
+        cells, waiting = [], None                   # exported cell whose show_doc cells are going by
+        def place(cell, docs):
+            shown = {re.search(r'show_doc\((.+)\)', d.source)[1].lower() for d in docs}
+            more = [f'[]{{#{a}}}' for a in _anchors(cell.source) if a not in shown]
+            if more: cells.append(mk_cell(' '.join(more), 'markdown'))
+            cell.source = '#| code-fold: true\n#| code-summary: "Source"\n' + cell.source
+            cells.extend([*docs[::-1], cell])       # nbdev lists the names of a cell from last to first
         for cell in self.nb.cells:
             if waiting is not None:
                 if getattr(cell, 'has_sd', False):
-                    cells.insert(at, cell)          # nbdev lists the names of a cell from last to first
+                    docs.append(cell)
                     continue
-                cells.append(waiting)
+                place(waiting, docs)
                 waiting = None
             flags = getattr(cell, 'directives_', None) or {}
             if cell.cell_type != 'code' or not flags.keys() & {'export', 'exporti', 'hide', 'default_exp'}: cells.append(cell)
             elif not flags.keys() & {'hide', 'default_exp'} and _defines(cell.source):
-                cell.source = '#| code-fold: true\n#| code-summary: "Source"\n' + cell.source
-                waiting, at = cell, len(cells)
-        self.nb.cells = cells + ([waiting] if waiting is not None else [])
+                waiting, docs = cell, []
+        if waiting is not None: place(waiting, docs)
+        self.nb.cells = cells
 
 # %% ../../nbs/lab/docs.ipynb #2542b860
 def _process_one(task):
@@ -289,12 +305,12 @@ def readme(nb, # path of the notebook
                 pics[name] = b64decode(png)
                 cap = f'\n\n*{opts["fig-cap"]}*' if 'fig-cap' in opts else ''
                 out.data = nbformat.from_dict({'text/markdown': f'![{opts.get("fig-alt", "")}]({name}){cap}\n'})
-            if opts.get('echo') is False: cell.source = ''
-            if not cell.source.strip() and not cell.outputs: continue
+            if opts.get('echo') is False:
+                shown = [out.data['text/markdown'] for out in cell.outputs if 'text/markdown' in out.get('data', {})]
+                cell = nbformat.v4.new_markdown_cell('\n\n'.join(shown))
         cells.append(cell)
-    nb.cells = cells
+    nb.cells, nb.metadata = cells, nbformat.from_dict({'language_info': {'name': 'python'}})
     text, _ = MarkdownExporter().from_notebook_node(nb)
-    text = re.sub(r'```python\n\s*```\n', '', text)                        # cells with their code hidden
     return re.sub(r'\n{3,}', '\n\n', text).strip() + '\n', pics
 
 def write_readme(root='.' # a folder inside the project
