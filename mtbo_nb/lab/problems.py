@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SINE_WEIGHTS', 'problems', 'Problem', 'Table', 'reference_point', 'heuristic_b', 'rkhs_problem', 'rkhs_function',
-           'perturbed_sine', 'rkhs2', 'rkhs20', 'meuse']
+           'perturbed_sine', 'rkhs2', 'rkhs20']
 
 # %% ../../nbs/lab/problems.ipynb #7bd74ffe
 from functools import cached_property
@@ -167,9 +167,9 @@ def rkhs20(rng=0, **kw): # seed or Generator -> Problem
     "`rkhs_function` with 20 tasks."
     return rkhs_function(20, rng, **kw)
 
-def meuse(rng=0, **kw): # seed or Generator -> Problem
+def _meuse(rng=0, **kw): # seed or Generator -> Problem
     "`mtbo_nb.lab.datasets.meuse_problem`: heavy metals on a flood plain."
     from mtbo_nb.lab.datasets import meuse_problem
     return meuse_problem(rng, **kw)
 
-problems = dict(meuse=meuse, sine=perturbed_sine, rkhs2=rkhs2, rkhs20=rkhs20) # {name: function of a seed -> Problem}
+problems = dict(meuse=_meuse, sine=perturbed_sine, rkhs2=rkhs2, rkhs20=rkhs20) # {name: function of a seed -> Problem}
