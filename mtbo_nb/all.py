@@ -10,6 +10,7 @@ from .core.checks import *
 from .core.kernels import *
 from .core.domains import *
 from .core.posterior import *
+from .core.infogain import *
 from .core.bandit import *
 from .multitask.mtkernels import *
 from .multitask.mtposterior import *
@@ -18,6 +19,7 @@ from .multitask.mtkb import *
 from .multitask.fit import *
 from .multitask.baselines import *
 from .lab.problems import *
+from .lab.datasets import *
 from .lab.experiments import *
 from .lab.plots import *
 from .lab.cli import *

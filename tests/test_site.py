@@ -147,8 +147,9 @@ def tab(browser, server):
 
 STRAYS = """() => {
   const w = document.documentElement.clientWidth, out = [];
-  const scrolls = e => { for (; e && e !== document.body; e = e.parentElement) if (['auto', 'scroll', 'hidden', 'clip'].includes(getComputedStyle(e).overflowX)) return true; return false; };
+  const scrolls = e => { for (; e && e !== document.body; e = e.parentElement) if (['auto', 'scroll'].includes(getComputedStyle(e).overflowX)) return true; return false; };
   for (const e of document.querySelectorAll('main *')) {
+    if (e.parentElement.closest('.katex')) continue;
     const r = e.getBoundingClientRect();
     if (r.width && r.right > w + 1 && !scrolls(e)) out.push(e.tagName + '.' + e.className + ': ' + e.textContent.slice(0, 60));
   }

@@ -55,6 +55,10 @@ def _default(v):
     "A default as one would type it."
     return getattr(v, '__name__', None) or repr(v)
 
+def _row(*cols):
+    "A row of a Markdown table."
+    return '| ' + ' | '.join(c.replace('|', chr(92) + '|') for c in cols) + ' |'
+
 class ApiDoc:
     "nbdev renderer of one name: heading, link to the source, signature, docstring, and a table of its docments."
     def __init__(self, sym, name=None, title_level=3): # the object, another name for it, and the level of its heading
@@ -81,6 +85,20 @@ class ApiDoc:
         if len(name) + len(one) < 86: return f'{name}({one})'
         return f'{name}({textwrap.fill(one, 86 - len(name), subsequent_indent=" "*(len(name) + 1), break_long_words=False)})'
 
+    def methods(self):
+        "The public methods and properties of a class, with what they return and the first line of their docstrings."
+        if not isinstance(self.sym, type): return ''
+        rows = []
+        for k, v in vars(self.sym).items():
+            f = _callable(v)
+            if (k.startswith('_') and k != '__call__') or isinstance(v, type) or not (inspect.isfunction(f) and f.__doc__): continue
+            call = ApiDoc(v, k).signature().replace('\n', ' ')
+            try: back = docments(f).get('return') or ''
+            except (OSError, TypeError): back = ''
+            line = inspect.cleandoc(f.__doc__).split('\n')[0]
+            rows.append(_row(f'`{re.sub(" +", " ", call)}`', line + (f' *Returns* {" ".join(back.split())}' if back else '')))
+        return '\n'.join(['| method | what it does |', '| --- | --- |', *rows]) if rows else ''
+
     def table(self):
         "Docments as a Markdown table; empty when there are none."
         if isinstance(self.sym, property): return ''
@@ -88,14 +106,15 @@ class ApiDoc:
         try: docs = {k: ' '.join(v.split()) for k, v in docments(f).items() if k not in ('self', 'cls') and v}
         except (OSError, TypeError): return ''      # no source, as of a named tuple
         if isinstance(self.sym, type): docs.pop('return', None)
-        rows = [f"| {'*returns*' if k == 'return' else f'`{k}`'} | {v.replace('|', chr(92) + '|')} |" for k, v in docs.items()]
+        rows = [_row('*returns*' if k == 'return' else f'`{k}`', v) for k, v in docs.items()]
         return '\n'.join(['| argument | meaning |', '| --- | --- |', *rows]) if rows else ''
 
     def _repr_markdown_(self):
         src = self.source()
         doc = inspect.cleandoc(self.sym.__doc__ or (isinstance(self.sym, type) and self.sym.__init__.__doc__) or '')
         link = f'[source]({src}){{.source-link}}\n\n' if src else ''
-        parts = ['---', f'{link}{"#"*self.title_level} {self.name}', f'```python\n{self.signature()}\n```', doc, self.table()]
+        heading = '#'*self.title_level + ' ' + self.name.replace('__', r'\_\_')      # not bold
+        parts = ['---', link + heading, f'```python\n{self.signature()}\n```', doc, self.table(), self.methods()]
         return '\n\n'.join(p for p in parts if p)
 
 # %% ../../nbs/lab/docs.ipynb #0ea6c594
@@ -146,7 +165,7 @@ class FoldSource:
         cells, waiting = [], None                   # exported cell whose show_doc cells are going by
         def place(cell, docs):
             shown = {re.search(r'show_doc\((.+)\)', d.source)[1].lower() for d in docs}
-            more = [f'[]{{#{a}}}' for a in _anchors(cell.source) if a not in shown]
+            more = [f'<span id="{a}" class="name-anchor"></span>' for a in _anchors(cell.source) if a not in shown]
             if more: cells.append(mk_cell(' '.join(more), 'markdown'))
             cell.source = '#| code-fold: true\n#| code-summary: "Source"\n' + cell.source
             cells.extend([*docs[::-1], cell])       # nbdev lists the names of a cell from last to first
