@@ -11,7 +11,8 @@ from ..core.bandit import Bandit
 from ..core.domains import Finite
 from ..core.checks import count
 from .mtkernels import Diagonal, MTKernel, as_mtkernel
-from .mtkb import MTKB, theorem_radius
+from .concentration import theorem_radius
+from .mtkb import MTKB
 from .pareto import Chebyshev, WeightedSum, chebyshev_weights, linear_weights
 
 # %% ../../nbs/multitask/baselines.ipynb #f60f8049
