@@ -363,16 +363,17 @@ def gained(self:NystromPosterior):
     "`log det(I + η⁻¹ V^_t)`, the information the embedding holds, never above the exact engine's `logdet`."
     return float(sum(P.gain[P.group].sum() for P in self._parts or []))
 
+# %% ../../nbs/multitask/nystrom.ipynb #632255c9
 @patch(as_prop=True)
 def missed(self:NystromPosterior):
     "What the embedding leaves out of the queries, R the Gram matrix of `Γ - Γ^` on them: a bound on `||R||/η`, and `Σ_i log det(I + c_i R_ii/η)`."
     top = logs = 0.
     for P in self._parts or []:
-        R = np.maximum(np.linalg.eigvalsh(P.rest[self._obs]), 0.)*self.counts[:, None]/self.eta
+        R = P.rest[self._obs][:, 0] if P.b == 1 else np.linalg.eigvalsh(P.rest[self._obs])
+        R = np.maximum(R, 0.)*self.counts[:, None]/self.eta
         for e, x in enumerate(P.xi): top, logs = max(top, float(x*R.sum())), logs + (P.group == e).sum()*float(np.log1p(x*R).sum())
     return top, logs
 
-# %% ../../nbs/multitask/nystrom.ipynb #632255c9
 @patch
 def _at(self:NystromPosterior, X):
     "Points as the engine wants them: rows of the arms, or coordinates."
@@ -397,12 +398,31 @@ def mean(self:NystromPosterior, X=None): # (N, d) -> (N, n)
     for cols, m in zip(self._columns, M): C[:, cols] = m[:, :, 0].T
     return C@self._U.T
 
+# %% ../../nbs/multitask/nystrom.ipynb #4fd0c736
 @patch
 def cov(self:NystromPosterior, X=None): # (N, d) -> (N, n, n)
     "Approximate covariance blocks `Γ~_t(x, x)`, `(N, n, n)`; of all arms if X is None."
     i = self._at(X)
     if self._D is not None: return _Decoupled.cov(self, X)
     return self._parts[0].V[0, i] if self._start else self._parts[0].variances(i)[0]
+
+@patch
+def cross(self:NystromPosterior, X, # (N, d)
+          Z=None # (M, d); all arms if None
+         ): # (N*n, M*n)
+    "Approximate covariance `Γ~_t(x, z)` between points, point-major."
+    i, j = self._at(X), self._at(Z)
+    out = np.zeros((len(X)*self.n, len(self.points if Z is None else Z)*self.n))
+    for f, P in enumerate(self._parts):
+        if self._start: x, z = P.X[i], P.X[j]; Fx, Fz = (P.F[:, P.cols(np.arange(len(P.X))[a])] for a in (i, j))
+        else: x, z, Fx, Fz = i, j, P.features(i), P.features(j)
+        K = P.gram(x, z)
+        for e, (xi, A) in enumerate(zip(P.xi, P.inv)):
+            C = xi*(K - Fx.T@Fz + self.eta*Fx.T@(A@Fz))
+            if self._D is None: return C
+            u = self._D.U[self._where.index((f, e))]
+            out += np.kron(C, u@u.T)
+    return out
 
 @patch
 def norm(self:NystromPosterior, X=None): # (N, d) -> (N,)
