@@ -113,7 +113,7 @@ class MTBKB(MTKB):
         self.horizon = None if horizon is None else count(horizon, 'horizon')
         one_of(bound, 'bound', ('norm', 'direction', 'ellipsoid'))
         super().__init__(G, domain, scalarize, weights, eta, b, sigma, delta, 'direction' if bound == 'ellipsoid' else bound, radius, maximiser, rng)
-        self.bound, self._ahead, self._seed = bound, None, None
+        self.bound, self._ahead, self._seed, self._beta = bound, None, None, None
         if bound == 'ellipsoid' and not isinstance(self.scalarize, (Chebyshev, WeightedSum)): raise ValueError(f"bound 'ellipsoid' needs Chebyshev or WeightedSum, got {self.scalarize!r}")
     _columns = ('radii', 'dictionary')
     radii = {'theorem': lambda self: theorem_3_radius(self.post.logdet, self.b, self.sigma, self.eta, self.delta, self.eps, self.post.spent),
@@ -121,6 +121,11 @@ class MTBKB(MTKB):
     def _posteriors(self):
         points = self.domain.points if isinstance(self.domain, Finite) else None
         self.post = NystromPosterior(self.G, self.eta, points, leverage=self.leverage, ratio=1. if self.schedule == 'exact' else self.ratio)
+    @property
+    def beta(self):
+        "Confidence radius `β~_t` after the observations so far."
+        if self._beta is None or self._beta[0] != (self.post.t, self.radius): self._beta = (self.post.t, self.radius), float(self.radii[self.radius](self))
+        return self._beta[1]
     @property
     def q_now(self):
         "The size parameter for the next draw: `q`, or Theorem 3's for the horizon, doubled as often as needed (Remark 4)."
@@ -141,7 +146,7 @@ class MTBKB(MTKB):
     def _choose(self, weight):
         if self.bound == 'ellipsoid' and isinstance(self.domain, Finite): x = self.domain.points[self._pruned(weight)]
         else: x = super()._choose(weight)[0]
-        return x, dict(radii=self.bands[0][1], dictionary=len(self.post.dictionary))
+        return x, dict(radii=self.bands[0][1], dictionary=self.post.m)
     def _pruned(self, weight):
         "First maximiser of (E): arms in the order of their directional bounds, until those fall below the best found."
         top = super().ucb(weight)
@@ -168,10 +173,10 @@ class _Ahead(MTPosterior):
         self.post, self.G, self.eta, self.n, self.t, self.spent, self._X, self._L = post, post.G, post.eta, post.n, post.t, 0., np.zeros((0, 1)), np.zeros((0, 0))
     def look(self, x):
         "Plan an observation at `x` `(d,)`."
-        self.spent += float(self.post.norm(x[None])[0])/self.eta
         self._X = np.vstack([self._X, x]) if len(self._X) else x[None]
         K = self.post.cross(self._X, self._X)
-        self._L = np.linalg.cholesky((K + K.T)/2 + self.eta*np.eye(len(K)))
+        lam, U = np.linalg.eigh((K + K.T)/2)
+        self.spent, self._L = max(float(lam[-1]), 0.)/self.eta, U*np.sqrt(np.maximum(lam, 0.) + self.eta)      # C - 1; root of K + ηI
     def mean(self, X=None): return self.post.mean(X)
     def cov(self, X=None):
         if not len(self._X): return self.post.cov(X)

@@ -45,6 +45,10 @@ def _gram(A): # (..., b, c) -> (..., b, b)
     "`A Aᵀ` on the last two axes."
     return A*A if A.shape[-2:] == (1, 1) else A@A.swapaxes(-1, -2)
 
+def _times(A, F): # (a, r), (r, N) -> (a, N)
+    "`A F`; for a few rows as so many vector products, which BLAS does at twice the speed of a thin matrix."
+    return np.array([a@F for a in A]).reshape(len(A), F.shape[1]) if len(A) <= 4 else A@F
+
 def _blocks(F, b): # (r, N*b) -> (N, b, b)
     "`Σ_r F_r F_rᵀ` point by point."
     if b == 1: return np.einsum('ri,ri->i', F, F)[:, None, None]
@@ -111,7 +115,7 @@ def embed(self:_Embedding, j, # (m,) tracked points that form the dictionary
     self.F = self._buf = self.S@K
     shrink = self.xi[:, None]*lam/(self.xi[:, None]*lam + eta)           # (E, r)
     if b == 1:
-        sq = np.vstack([shrink, np.ones(r)])@(self.F*self.F)
+        sq = _times(np.vstack([shrink, np.ones(r)]), self.F*self.F)
         self.V, self.rest = self.xi[:, None, None, None]*(self.prior - sq[:-1, :, None, None]), self.prior - sq[-1][:, None, None]
     else:
         self.V = np.stack([x*(self.prior - _blocks(self.F*np.sqrt(s)[:, None], b)) for x, s in zip(self.xi, shrink)])
@@ -120,7 +124,7 @@ def embed(self:_Embedding, j, # (m,) tracked points that form the dictionary
     self.inv = d[:, :, None]*np.eye(r)
     self.z = self.F[:, o]@y
     self.theta = self.z*d[self.group].T
-    self.M = (self.xi[self.group]*self.theta).T@self.F
+    self.M = _times((self.xi[self.group]*self.theta).T, self.F)
     self.gain = np.log1p(self.xi[:, None]*lam/eta).sum(1)
 
 # %% ../../nbs/multitask/nystrom.ipynb #32045e7d
@@ -129,24 +133,33 @@ def observe(self:_Embedding, i, # tracked point
             y # (b, p) outputs
            ):
     "One more observation, same dictionary: O(N r) for each factor."
-    b, g = self.b, self.group
-    E, r, N = len(self.xi), len(self.F), len(self.X)
-    xi = self.xi[:, None, None]
-    f = self.F[:, i*b:(i + 1)*b]
-    Gf = self.inv@f                                       # (E, r, b)
-    s = np.eye(b) + xi*(f.T@Gf)                           # (E, b, b)
-    H = (Gf.transpose(0, 2, 1).reshape(E*b, r)@self.F).reshape(E, b, N, b).transpose(0, 2, 3, 1)     # (E, N, b, b')
-    root = np.linalg.cholesky(s)
-    half = np.linalg.solve(root, np.eye(b))               # (E, b, b)
-    e = y.T - self.M[:, i*b:(i + 1)*b]                    # (p, b)
-    a = np.einsum('pab,pac,pc->pb', half[g], half[g], e)  # s⁻¹ e
-    self.V = self.V - self.eta*self.xi[:, None, None, None]**2*_gram(H@half.transpose(0, 2, 1)[:, None] if b > 1 else H*half[:, None])
-    self.theta = self.theta + np.einsum('prb,pb->rp', Gf[g], a)
-    self.M = self.M + (self.xi[g]*a[:, 0])[:, None]*H[g, :, 0, 0] if b == 1 else self.M + self.xi[0]*np.einsum('iab,pb->pia', H[0], a).reshape(len(g), -1)
-    self.inv = self.inv - xi*_gram(Gf@half.transpose(0, 2, 1))
-    self.gain = self.gain + 2*np.log(np.einsum('eaa->ea', root)).sum(1)
-    self.z = self.z + f@y
+    if self.b > 1: return self._observe_block(i, y)
+    g, xi, f = self.group, self.xi, self.F[:, i]
+    Gf = self.inv@f                                       # (E, r)
+    s, H = 1 + xi*(Gf@f), _times(Gf, self.F)                       # (E,), (E, N)
+    a = (y[0] - self.M[:, i])/s[g]
+    self.theta = self.theta + Gf[g].T*a
+    self.M += (xi[g]*a)[:, None]*H[g]
+    H *= H
+    H *= (self.eta*xi*xi/s)[:, None]
+    self.V = self.V - H[:, :, None, None]
+    self.inv = self.inv - (Gf*(xi/s)[:, None])[:, :, None]*Gf[:, None]
+    self.gain, self.z = self.gain + np.log(s), self.z + f[:, None]*y
 
+@patch
+def _observe_block(self:_Embedding, i, y): # tracked point, (n, 1)
+    b, r, f = self.b, len(self.F), self.F[:, i*self.b:(i + 1)*self.b]
+    Gf = self.inv[0]@f                                    # (r, b)
+    root = np.linalg.cholesky(np.eye(b) + f.T@Gf)
+    Gh = np.linalg.solve(root, Gf.T)                      # (b, r): Ghᵀ Gh = Gf s⁻¹ Gfᵀ
+    H = Gh@self.F                                         # (b, N b)
+    a = np.linalg.solve(root, y - self.M[:, i*b:(i + 1)*b].T)                 # (b, 1)
+    self.theta, self.M = self.theta + Gh.T@a, self.M + a.T@H
+    self.V = self.V - self.eta*_blocks(H, b)
+    self.inv = self.inv - Gh.T@Gh
+    self.gain, self.z = self.gain + 2*np.log(root.diagonal()).sum(), self.z + f@y
+
+# %% ../../nbs/multitask/nystrom.ipynb #bcaa2122
 @patch
 def border(self:_Embedding, j, # (a,) tracked points that join the dictionary
            obs, c, y):
@@ -189,10 +202,22 @@ def border(self:_Embedding, j, # (a,) tracked points that join the dictionary
 
 # %% ../../nbs/multitask/nystrom.ipynb #8ec55833
 @patch
+def since(self:_Embedding, j, # (k,) tracked points
+          enough # a bound this small will do
+         ): # float
+    "Bound on the spectral norm of `[Γ~(x_s, x_s')]` on the points `j`, with the inverses at the last draw; the norm itself if the cheap bounds exceed `enough`."
+    e = self.xi.argmax()                                  # Γ~ grows with ξ
+    F, A = self.F[:, self.cols(j)], self.inv0[e]
+    C = self.xi[e]*(self.gram(self.X[j], self.X[j]) - F.T@F + self.eta*F[:len(A)].T@(A@F[:len(A)]))
+    cheap = min(np.abs(C).sum(0).max(), np.linalg.norm(C))
+    return float(cheap if cheap <= enough else np.linalg.eigvalsh(C)[-1])
+
+@patch
 def features(self:_Embedding, X): # (N, d) -> (r, N*b)
     "Embedding of any points."
     return self.S@self.gram(self.D, X)[self.piv] if len(self.S) else np.zeros((0, len(X)*self.b))
 
+# %% ../../nbs/multitask/nystrom.ipynb #bc179400
 @patch
 def variances(self:_Embedding, X, inv=None): # (N, d) -> (E, N, b, b)
     "Posterior blocks of any points, with the inverses of now or of an earlier moment."
@@ -241,7 +266,7 @@ class NystromPosterior(_OnArms, MTPosterior):
         self._D, self._start, self._parts = self.G.decouple(), points is not None, None
         if self._start: self._build(self.points)
         self.counts, self.copies, self.p = np.zeros(0, int), np.zeros(0, int), np.zeros(0)
-        self._obs, self._xs, self._seen = [], [], {}          # tracked index, point; key -> place among the observed
+        self._obs, self._xs, self._seen = np.zeros(0, int), [], {}            # tracked index, point; key -> place among the observed
         self._logs, self._yy, self.spent, self.draws, self._ops = 0., 0., 0., 0, 0
     def _build(self, X):
         "The embeddings: one for the kernel as it is, or one for each family of proportional scalar kernels."
@@ -251,6 +276,7 @@ class NystromPosterior(_OnArms, MTPosterior):
         else:
             self._U = np.hstack(D.U) if D.U else np.zeros((self.n, 0))
             self._group = np.repeat(np.arange(len(D.U)), [u.shape[1] for u in D.U]).astype(int)
+            self._squares = np.array([(u**2).sum(1) for u in D.U]).reshape(len(D.U), self.n)      # (E, n)
             top = D.coef.max(1, initial=0.)
             shape = np.round(D.coef/top[:, None], 12)
             family = [next(f for f in range(e + 1) if (shape[f] == shape[e]).all()) for e in range(len(top))]
@@ -279,7 +305,7 @@ def _place(self:NystromPosterior, x, j):
     i = self._seen[key] = len(self._obs)
     if j is None:
         for P in self._parts: P.track(x[None])
-    self._obs.append(i if j is None else int(j)); self._xs.append(x)
+    self._obs = np.append(self._obs, i if j is None else int(j)); self._xs.append(x)
     self.counts, self.copies, self.p = np.append(self.counts, 0), np.append(self.copies, 0), np.append(self.p, 0.)
     self._sum = [np.vstack([S, np.zeros((P.b, S.shape[1]))]) for S, P in zip(self._sum, self._parts)]
     return i
@@ -292,14 +318,20 @@ def _one(self:NystromPosterior, x, y, j):
     for S, P, c in zip(self._sum, self._parts, parts): S[i*P.b:(i + 1)*P.b] += c
     self._yy += float(y@y)
     self._gain(self._obs[i])
-    self.spent += self._levels(self._obs[i:i + 1])[0]/self.eta
-    redraw = self.ratio == 1 or 1 + self.spent > self.ratio or not self.copies.any()
+    redraw = self.ratio == 1 or not self.copies.any()
+    if not redraw:
+        self._since = np.append(self._since, self._obs[i])
+        self.spent += float(self._levels(self._obs[i:i + 1])[0])/self.eta    # a bordered matrix: norm <= norm + norm of the corner
+        if 1 + self.spent > self.ratio:
+            limit = .9*(self.ratio - 1)
+            self.spent = max((P.since(self._since, limit*self.eta) for P in self._parts), default=0.)/self.eta
+            redraw = self.spent > limit       # else a new look would be due at once
     before = self.copies > 0
     if redraw:
         scale = self.eta if self.leverage else 1.
         self.copies, self.p = draw_dictionary(self._levels(self._obs), self.counts, self.q, scale, self.rng)
         self.draws += 1
-    now, obs = self.copies > 0, np.array(self._obs)
+    now, obs = self.copies > 0, self._obs
     join = np.flatnonzero(now & ~before)
     self._ops += 1
     if redraw and ((before & ~now).any() or len(join) > 4 or self._ops > max(64, 2*max((len(P.F) for P in self._parts), default=0))):
@@ -310,7 +342,7 @@ def _one(self:NystromPosterior, x, y, j):
             P.observe(self._obs[i], c)
             if len(join): P.border(obs[join], obs, self.counts, S)
     if redraw:
-        self.spent = 0.
+        self.spent, self._since = 0., np.zeros(0, int)
         for P in self._parts: P.mark()
 
 @patch
@@ -338,6 +370,11 @@ def dictionary(self:NystromPosterior):
     return self.observed[self.copies > 0]
 
 @patch(as_prop=True)
+def m(self:NystromPosterior):
+    "Number of distinct points in the dictionary."
+    return int(np.count_nonzero(self.copies))
+
+@patch(as_prop=True)
 def weights(self:NystromPosterior):
     "`copies/p`, what event (22) puts in place of the counts, `(u,)`."
     return self.copies/np.where(self.copies > 0, np.maximum(self.p, 1e-300), 1.)
@@ -351,7 +388,7 @@ def logdet(self:NystromPosterior):
 def logdets(self:NystromPosterior):
     "The share of each task in `logdet`, `(n,)`; decoupled kernels only."
     if self._D is None: raise ValueError(f"logdets needs a kernel that decouples, {self.G} does not")
-    return sum((g*(u**2).sum(1) for g, u in zip(np.broadcast_to(self._logs, len(self._D.U)), self._D.U)), np.zeros(self.n))
+    return np.broadcast_to(self._logs, len(self._D.U))@self._squares if self._parts is not None else np.zeros(self.n)
 
 @patch(as_prop=True)
 def quad(self:NystromPosterior):
@@ -394,9 +431,9 @@ def mean(self:NystromPosterior, X=None): # (N, d) -> (N, n)
     i, N = self._at(X), len(self.points if X is None else X)
     M = [P.M.reshape(len(P.group), -1, P.b)[:, i] if self._start else P.mean(i).reshape(len(P.group), N, P.b) for P in self._parts]
     if self._D is None: return M[0][0]
-    C = np.zeros((N, self._U.shape[1]))
-    for cols, m in zip(self._columns, M): C[:, cols] = m[:, :, 0].T
-    return C@self._U.T
+    out = np.zeros((self.n, N))                           # task by task: scalarisations reduce over tasks
+    for cols, m in zip(self._columns, M): out += self._U[:, cols]@m[:, :, 0]
+    return out.T
 
 # %% ../../nbs/multitask/nystrom.ipynb #4fd0c736
 @patch
@@ -437,10 +474,11 @@ def along(self:NystromPosterior, X, v): # (N, d), (n,) -> (N,)
 @patch
 def var(self:NystromPosterior, X=None): # (N, d) -> (N, n)
     "Diagonal of `Γ~_t(x, x)`, `(N, n)`."
-    return (MTPosterior if self._D is None else _Decoupled).var(self, X)
+    if self._D is None: return MTPosterior.var(self, X)
+    return (self._squares.T@self._variances(X)).T
 
 @patch
-def __repr__(self:NystromPosterior): return f"NystromPosterior({self.G}, eta={self.eta:g}, q={self.q:g}; {self.t} observations, dictionary of {int((self.copies > 0).sum())})"
+def __repr__(self:NystromPosterior): return f"NystromPosterior({self.G}, eta={self.eta:g}, q={self.q:g}; {self.t} observations, dictionary of {self.m})"
 
 # %% ../../nbs/multitask/nystrom.ipynb #9467bfa6
 def accuracy(G, # MTKernel
