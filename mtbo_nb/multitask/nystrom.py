@@ -71,7 +71,7 @@ class _Embedding:
         self.V = self.xi[:, None, None, None]*self.prior      # (E, N, b, b)
         self.M = np.zeros((p, N*b))
         self.rest, self.gain, self.energy = self.prior.copy(), np.zeros(E), 0.
-        self._slot, self._cache = {}, np.zeros((0, N*b))
+        self._slot, self._free, self._cache, self._work = {}, [], np.zeros((0, N*b)), np.zeros((0, N*b))
         self.mark()
     def mark(self):
         "Remember the variances of now: what the next draw and the lazy bounds refer to."
@@ -84,16 +84,18 @@ def rows(self:_Embedding, j):
     "Kernel rows of the dictionary (arms j) with all tracked points; on arms they are evaluated once while an arm stays, and this is a table and the rows' places in it."
     if not self.keep: return self.gram(self.X[j], self.X), np.arange(len(j)*self.b)
     b, new = self.b, [i for i in j if i not in self._slot]
+    if len(new) > len(self._free):                        # a larger table, up to four dictionaries; then forget what came first
+        cap, n = 4*len(j) + 16, len(self._cache)//b
+        if 1.5*n < cap:
+            cache = np.empty((cap*b, len(self.X)*b)); cache[:n*b] = self._cache
+            self._cache, self._free = cache, self._free + list(range(n, cap))
+        keep, short = set(j), len(new) - len(self._free)
+        if short > 0:
+            for i in [i for i in self._slot if i not in keep][:short]: self._free.append(self._slot.pop(i))
     if new:
-        if (len(self._slot) + len(new))*b > len(self._cache):
-            cap = max(2*len(j), 16)
-            stay = [i for i in j if i in self._slot]
-            cache = np.empty((cap*b, len(self.X)*b))
-            if stay: cache[:len(stay)*b] = self._cache[self.cols([self._slot[i] for i in stay])]
-            self._cache, self._slot = cache, {i: s for s, i in enumerate(stay)}
-        s = len(self._slot)
-        self._cache[s*b:(s + len(new))*b] = self.gram(self.X[new], self.X)
-        self._slot.update({i: s + a for a, i in enumerate(new)})
+        slots = [self._free.pop() for _ in new]
+        self._cache[self.cols(slots)] = self.gram(self.X[new], self.X)
+        self._slot.update(zip(new, slots))
     return self._cache, self.cols([self._slot[i] for i in j])
 
 @patch
@@ -104,25 +106,28 @@ def embed(self:_Embedding, j, # (m,) tracked points that form the dictionary
          ):
     "Eqs. (7), (8) from nothing: one product of an (r, r) with an (r, N b) matrix."
     b, o, eta = self.b, self.cols(obs), self.eta
-    K, at = self.rows(j)
-    R, piv, r, _ = lapack.dpstrf(K[np.ix_(at, self.cols(j))], tol=self.tol*np.abs(self.prior[j]).max(initial=0.), lower=1)
-    self.D, self.piv = self.X[j], piv[:r] - 1
-    K, R = K[at[self.piv]], np.tril(R[:r, :r])
-    A = lapack.dtrtrs(R, K[:, o]*np.sqrt(np.repeat(c, b)), lower=1)[0] if r else np.zeros((0, len(o)))
+    table, at = self.rows(j.tolist())
+    R, piv, r, _ = lapack.dpstrf(table[np.ix_(at, self.cols(j))], tol=self.tol*np.abs(self.prior[j]).max(initial=0.), lower=1)
+    self.D, self.piv, R = self.X[j], piv[:r] - 1, np.tril(R[:r, :r])
+    if len(self._work) < r or self._work.shape[1] != table.shape[1]: self._work, self._buf = (np.empty((r + r//4, table.shape[1])) for _ in range(2))
+    elif len(self._buf) < r: self._buf = np.empty_like(self._work)
+    K = np.take(table, at[self.piv], axis=0, out=self._work[:r], mode='clip')
+    Ko = K[:, o]
+    A = lapack.dtrtrs(R, Ko*np.sqrt(np.repeat(c, b)), lower=1)[0] if r else np.zeros((0, len(o)))
     lam, Q = np.linalg.eigh(A@A.T)
     lam = np.maximum(lam, 0.)
     self.S = lapack.dtrtrs(R, Q, lower=1, trans=1)[0].T if r else np.zeros((0, 0))
-    self.F = self._buf = self.S@K
+    self.z = self.S@(Ko@y)
+    self.F = np.matmul(self.S, K, out=self._buf[:r])
     shrink = self.xi[:, None]*lam/(self.xi[:, None]*lam + eta)           # (E, r)
     if b == 1:
-        sq = _times(np.vstack([shrink, np.ones(r)]), self.F*self.F)
+        sq = _times(np.vstack([shrink, np.ones(r)]), np.multiply(self.F, self.F, out=K))
         self.V, self.rest = self.xi[:, None, None, None]*(self.prior - sq[:-1, :, None, None]), self.prior - sq[-1][:, None, None]
     else:
         self.V = np.stack([x*(self.prior - _blocks(self.F*np.sqrt(s)[:, None], b)) for x, s in zip(self.xi, shrink)])
         self.rest = self.prior - _blocks(self.F, b)
     d = 1/(self.xi[:, None]*lam + eta)
     self.inv = d[:, :, None]*np.eye(r)
-    self.z = self.F[:, o]@y
     self.theta = self.z*d[self.group].T
     self.M = _times((self.xi[self.group]*self.theta).T, self.F)
     self.gain = np.log1p(self.xi[:, None]*lam/eta).sum(1)
@@ -165,7 +170,7 @@ def border(self:_Embedding, j, # (a,) tracked points that join the dictionary
            obs, c, y):
     "A larger dictionary, same data: O(N r) for each point and factor."
     b, o, g, eta = self.b, self.cols(obs), self.group, self.eta
-    k, at = self.rows(j)
+    k, at = self.rows(j.tolist())
     k, at = k[at], self.cols(j)
     C = k[:, at] - self.F[:, at].T@self.F[:, at]
     L, piv, a, _ = lapack.dpstrf(C, tol=self.tol*np.abs(self.prior[j]).max(initial=0.), lower=1)
@@ -323,9 +328,10 @@ def _one(self:NystromPosterior, x, y, j):
         self._since = np.append(self._since, self._obs[i])
         self.spent += float(self._levels(self._obs[i:i + 1])[0])/self.eta    # a bordered matrix: norm <= norm + norm of the corner
         if 1 + self.spent > self.ratio:
-            limit = .9*(self.ratio - 1)
-            self.spent = max((P.since(self._since, limit*self.eta) for P in self._parts), default=0.)/self.eta
-            redraw = self.spent > limit       # else a new look would be due at once
+            k, limit = len(self._since), .9*(self.ratio - 1)
+            redraw = k < 1.1*self._looked                 # the last look bought too little
+            if not redraw: self.spent, self._looked = max((P.since(self._since, .6*limit*self.eta) for P in self._parts), default=0.)/self.eta, k
+            redraw = redraw or self.spent > limit
     before = self.copies > 0
     if redraw:
         scale = self.eta if self.leverage else 1.
@@ -342,7 +348,7 @@ def _one(self:NystromPosterior, x, y, j):
             P.observe(self._obs[i], c)
             if len(join): P.border(obs[join], obs, self.counts, S)
     if redraw:
-        self.spent, self._since = 0., np.zeros(0, int)
+        self.spent, self._since, self._looked = 0., np.zeros(0, int), 0
         for P in self._parts: P.mark()
 
 @patch
