@@ -7,13 +7,14 @@ __all__ = ['CHUNK', 'CONSTANTS', 'RADII', 'Store', 'coverage_study', 'coverage_r
            'radius_study', 'plot_radii', 'mtbo_coverage']
 
 # %% ../../nbs/lab/coverage.ipynb #64810c34
-import csv, json, os, sys
+import csv, json, os, sys, time
 from functools import partial
 from pathlib import Path
 import numpy as np
 from fastcore.script import call_parse
 from ..core.bandit import Progress
 from ..core.checks import count
+from ..core.domains import Finite
 from .experiments import run_trial
 from .problems import problems
 from ..multitask.concentration import ALPHAS, EVENTS, SETS, Coverage, coverage, data_radius, noises
@@ -23,21 +24,21 @@ from ..multitask.mtkb import MTKB
 class Store:
     "A dict of JSON values on disk; `done(key, fn)` computes what is not there yet. Without a path it lives in memory."
     def __init__(self, path=None): # file, or None
-        self.path, self._last = path and Path(path), 0.
+        self.path, self._last, self._cost = path and Path(path), 0., 0.
         try: self.data = json.loads(self.path.read_text(encoding='utf-8')) if self.path and self.path.exists() else {}
         except ValueError as e: raise ValueError(f"path must be a file written by an earlier call, {path} is not: {e}") from None
     def done(self, key, fn): # str, function () -> JSON value
         "The value of `key`, computed by `fn` and kept if it is new."
         if key not in self.data:
             self.data[key] = fn()
-            if self.path and os.times().elapsed - self._last > 2: self.save()
+            if self.path and time.monotonic() - self._last > 20*self._cost: self.save()
         return self.data[key]
     def save(self):
         "Write the file; it is complete or the old one."
         if not self.path: return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        t0 = time.monotonic(); self.path.parent.mkdir(parents=True, exist_ok=True)
         tmp = self.path.with_suffix('.tmp'); tmp.write_text(json.dumps(self.data), encoding='utf-8'); os.replace(tmp, self.path)
-        self._last = os.times().elapsed
+        self._last = time.monotonic(); self._cost = self._last - t0
 
 def _write_csv(path, rows): # list of dicts with the same keys
     with open(path, 'w', newline='', encoding='utf-8') as f:
@@ -46,7 +47,14 @@ def _write_csv(path, rows): # list of dicts with the same keys
 # %% ../../nbs/lab/coverage.ipynb #63add3f9
 CHUNK = 10 # runs between two looks at the store
 
-def coverage_study(names=None, # problems; all of the lab if None
+def _names(names): # list of names or None -> list
+    "The given problems, or all of the lab with a finite domain."
+    if names is None: return [n for n, make in problems.items() if isinstance(make(rng=0).domain, Finite)]
+    bad = [n for n in names if n not in problems]
+    if bad: raise ValueError(f"names must be among {', '.join(problems)}, got {', '.join(bad)}")
+    return list(names)
+
+def coverage_study(names=None, # problems; all of the lab with a finite domain if None
                    laws=tuple(noises), # laws of the noise
                    runs=100, # runs of each problem and law; a fifth of them for 20 tasks
                    T=40, # rounds
@@ -55,10 +63,9 @@ def coverage_study(names=None, # problems; all of the lab if None
                    progress=False # show a bar?
                   ): # {(problem, law): Coverage}
     "`coverage` on every problem under every law. Raises ValueError for an unknown problem or law."
-    names, store, runs = list(problems) if names is None else list(names), store or Store(), count(runs, 'runs')
-    for what, given, known in (('names', names, problems), ('laws', laws, noises)):
-        bad = [x for x in given if x not in known]
-        if bad: raise ValueError(f"{what} must be among {', '.join(known)}, got {', '.join(bad)}")
+    names, store, runs = _names(names), store or Store(), count(runs, 'runs')
+    bad = [x for x in laws if x not in noises]
+    if bad: raise ValueError(f"laws must be among {', '.join(noises)}, got {', '.join(bad)}")
     out, jobs = {}, []
     for name in names:
         prob = problems[name](rng=0); m = runs if prob.n < 10 else max(runs//5, 1)
@@ -68,7 +75,7 @@ def coverage_study(names=None, # problems; all of the lab if None
         for i, (name, law, prob, chunk) in enumerate(jobs):
             def play():
                 c = coverage(prob, T, chunk, law, rng=seed)
-                return dict(delta=c.delta, **{f: {s: np.round(v, 4).tolist() for s, v in getattr(c, f).items()} for f in ('level', 'ratio', 'typical')})
+                return dict(delta=c.delta, **{f: {s: np.round(v, 3).tolist() for s, v in getattr(c, f).items()} for f in ('level', 'ratio', 'typical')})
             d = store.done(f'coverage/{name}/{law}/T{T}/seed{seed}/{chunk[0]}-{chunk[-1]}', play)
             c = Coverage(d['delta'], *({s: np.array(v) for s, v in d[f].items()} for f in ('level', 'ratio', 'typical')))
             out[name, law] = out[name, law] + c if (name, law) in out else c
@@ -92,11 +99,11 @@ def plot_coverage(study): # what `coverage_study` returns -> Figure
     import matplotlib.pyplot as plt
     names = list(dict.fromkeys(n for n, _ in study)); fig, axs = plt.subplots(2, len(names), figsize=(3.1*len(names), 5.2), squeeze=False, layout='constrained')
     for name, ax, bx in zip(names, *axs):
-        cs = [c for (n, _), c in study.items() if n == name]
+        left, cs = 0., [c for (n, _), c in study.items() if n == name]
         for s, colour, ls in [('Lemma 3', 'k', '-'), ('Lemma M', '#0072B2', '--'), ('dual', '#0072B2', '-'), ('Lemma M hedged', '#009E73', '--'), ('hedged', '#009E73', '-')]:
-            l = np.sort(np.concatenate([c.level[s] for c in cs])); ax.step(l, 1 - np.arange(1, len(l) + 1)/len(l), where='post', color=colour, ls=ls, label=s)
-        L = np.linspace(0, 6, 60); ax.plot(np.r_[-15, 0, L], np.r_[1, 1, np.exp(-L)], color='#666666', lw=5, alpha=.3, zorder=0)
-        ax.set(xlim=(-15, 6), title=f'{name}, {len(l)} runs', xlabel='log(1/δ)')
+            l = np.sort(np.concatenate([c.level[s] for c in cs])); ax.step(l, 1 - np.arange(1, len(l) + 1)/len(l), where='post', color=colour, ls=ls, label=s); left = min(left, l[0])
+        L = np.linspace(0, 6, 60); ax.plot(np.r_[left - 1, 0, L], np.r_[1, 1, np.exp(-L)], color='#666666', lw=5, alpha=.3, zorder=0)
+        ax.set(xlim=(left - 1, 6), title=f'{name}, {len(l)} runs', xlabel='log(1/δ)')
         for s, colour in zip(SETS, ('#666666', '#999999', '#D55E00', '#E69F00', '#0072B2', '#009E73')):
             r = np.concatenate([c.ratio[s] for c in cs]).mean(0); m = np.concatenate([c.typical[s] for c in cs]).mean(0); t = np.arange(1, len(r) + 1)
             bx.plot(t, r, color=colour, label=s); bx.plot(t, m, ':', color=colour)
@@ -125,7 +132,7 @@ def radius_entry(problem, rng=0, radius='theorem', share=1., eta=.1): # Problem 
     alg.kind, alg.constant = ('constant', radius) if isinstance(radius, float) else (radius, None)
     return alg
 
-CONSTANTS = (.05, .2, .5, 1., 2., 5.) # candidates for the tuned radius
+CONSTANTS = (.05, .2, .5, 1., 2., 5., 10., 20.) # candidates for the tuned radius
 RADII = ('theorem', 'mixture', 'dual', 'dual-wide', 'hedged')
 
 def settings(problem): # Problem -> {name: (noise, share of b, eta)}
@@ -143,7 +150,7 @@ def _one_radius(name, noise, share, eta, radius, T, seed):
     width = np.min([beta*np.sqrt(p.var()) for p, beta in alg.bands], 0)/np.ptp(prob.values, 0)
     return [round(float(r['cumulative'][-1]), 6), round(float(width.mean()), 5)]
 
-def radius_study(names=None, # problems; all of the lab if None
+def radius_study(names=None, # problems; all of the lab with a finite domain if None
                  trials=5, # independent trials
                  T=60, # rounds
                  seed=0, # int seed
@@ -151,9 +158,7 @@ def radius_study(names=None, # problems; all of the lab if None
                  progress=False # show a bar?
                 ): # list of dicts, a row a problem, setting and radius
     "Regret and band width of every radius over noise, b and η; `tuned` is the best of `CONSTANTS` by mean regret. Raises ValueError for an unknown problem."
-    names, store = list(problems) if names is None else list(names), store or Store()
-    bad = [x for x in names if x not in problems]
-    if bad: raise ValueError(f"names must be among {', '.join(problems)}, got {', '.join(bad)}")
+    names, store = _names(names), store or Store()
     grid = [(n, k, v) for n in names for k, v in settings(problems[n](rng=0)).items()]
     bar, done, rows = Progress(len(grid), 'radii', 0, progress), 0, []
     try:
@@ -183,8 +188,8 @@ def plot_radii(rows): # rows of `radius_study` -> Figure
 # %% ../../nbs/lab/coverage.ipynb #978f9a7f
 @call_parse
 def mtbo_coverage(study:str='all', # coverage, radii or all
-                  names:str='', # problems, separated by commas; all of the lab if empty
-                  runs:int=100, # runs of each problem and law (a fifth of them for 20 tasks)
+                  names:str='', # problems, separated by commas; all with a finite domain if empty
+                  runs:int=250, # runs of each problem and law (a fifth of them for 20 tasks)
                   T:int=40, # rounds of the coverage study
                   trials:int=5, # trials of the radius study, of 60 rounds
                   seed:int=0, # seed; the same seed gives the same numbers
