@@ -6,7 +6,7 @@ from mtbo_nb.core.domains import Box, Finite
 from mtbo_nb.core.kernels import SE, Matern
 from mtbo_nb.multitask.mtbkb import ITBKB, MTBKB, certified_radius, ellipsoid_bound, theorem_3_radius
 from mtbo_nb.multitask.mtkb import MTKB
-from mtbo_nb.multitask.mtkernels import ICM, Diagonal, MTCallable, RKHSFunction, SumSeparable, TaskSimilarity
+from mtbo_nb.multitask.mtkernels import ICM, Diagonal, MTCallable, RKHSFunction, SumSeparable, TaskSimilarity, as_mtkernel, mercer_features
 from mtbo_nb.multitask.mtposterior import mt_posterior
 from mtbo_nb.multitask.nystrom import NystromPosterior, accuracy, draw_dictionary, theorem_q
 from mtbo_nb.multitask.pareto import Chebyshev, Dirac, WeightedSum
@@ -123,6 +123,26 @@ def test_everything_in_the_dictionary_is_mtkb(kernel):
         kw = dict(b=f.norm, bound='direction', rng=2)
         exact, ours = MTKB(G, domain, **kw).run(observe, 25), MTBKB(G, domain, q=np.inf, radius='certified', **kw).run(observe, 25)
         np.testing.assert_array_equal(ours.history.X, exact.history.X); np.testing.assert_allclose(ours.history.radii, exact.history.radii, rtol=1e-6)
+
+def test_certified_radius_covers_the_worst_function():
+    "No noise, the function a poor dictionary represents worst: the radius must reach it, and the plain norm b does not."
+    X = np.random.default_rng(0).random((14, 1)); k = Matern(.5, .4)
+    p = NystromPosterior(k, .15, X, q=1.2, rng=2).update(X, np.zeros((14, 1)))
+    T = mercer_features(as_mtkernel(k), X, tol=1e-14)[:, :, 0]                   # rows Φ(x_i)
+    D = T[(X == p.dictionary[:, 0]).any(1)].T
+    Pt = D@np.linalg.pinv(D); M = Pt@T.T@T@Pt + .15*np.eye(len(Pt))
+    L = np.linalg.cholesky(M); U, s, Vt = np.linalg.svd(L.T@(np.eye(len(M)) - np.linalg.solve(M, Pt@T.T@T)))
+    theta = Vt[0]                                             # unit norm
+    p = NystromPosterior(k, .15, X, q=1.2, rng=2).update(X, T@theta[:, None])    # same coins
+    err = theta - np.linalg.solve(M, Pt@T.T@(T@theta))
+    np.testing.assert_allclose(T@err, T@theta - p.mean()[:, 0], atol=1e-8)
+    worst = np.sqrt(err@M@err/.15)                            # sup of |f - μ~| over its standard deviation, all points of the space
+    assert 1.2 < worst <= certified_radius(p, 1., 0., .1) + 1e-9
+
+def test_theorem_3_radius():
+    rho = 1.2/.8
+    np.testing.assert_allclose(theorem_3_radius(2., 3., .5, .25, .1, .2), 3*(1 + 1/np.sqrt(.8)) + np.sqrt(2*np.log(20) + rho*2))
+    np.testing.assert_allclose(theorem_3_radius(2., 3., .5, .25, .1, .2, .7) - theorem_3_radius(2., 3., .5, .25, .1, .2), 3*(np.sqrt((1 + rho*.7)/.8) - 1/np.sqrt(.8)))
 
 def test_batches():
     f = RKHSFunction(kernels['icm'], [[.1], [.7]], np.ones((2, 3)))

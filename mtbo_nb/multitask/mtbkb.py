@@ -140,17 +140,20 @@ class MTBKB(MTKB):
         return [(self._ahead, self.beta*np.sqrt(1 + self._ahead.spent))]
     def ucb(self, weight, X=None): # (n,), (N, d) -> (N,)
         "Acquisition `u~_t(x)` for the weight `λ`: Eq. (2) with tildes, the directional bound, or Eq. (E)."
-        if self.bound != 'ellipsoid' or isinstance(self.scalarize, WeightedSum): return super().ucb(weight, X)
-        (p, beta), = self.bands
-        return ellipsoid_bound(p.mean(X), p.cov(X), weight, self.scalarize.z, beta)
+        s, ((p, beta),) = self.scalarize, self.bands
+        mu, bound = p.mean(X), self.bound
+        if bound == 'norm': return s(mu, weight) + s.lipschitz(weight)*beta*np.sqrt(p.norm(X))
+        if isinstance(s, WeightedSum): return s(mu, weight) + beta*np.sqrt(p.along(X, weight))
+        return s(mu + beta*np.sqrt(p.var(X)), weight) if bound == 'direction' else ellipsoid_bound(mu, p.cov(X), weight, s.z, beta)
     def _choose(self, weight):
         if self.bound == 'ellipsoid' and isinstance(self.domain, Finite): x = self.domain.points[self._pruned(weight)]
         else: x = super()._choose(weight)[0]
         return x, dict(radii=self.bands[0][1], dictionary=self.post.m)
     def _pruned(self, weight):
         "First maximiser of (E): arms in the order of their directional bounds, until those fall below the best found."
-        top = super().ucb(weight)
-        if isinstance(self.scalarize, WeightedSum): return first_best(top)
+        (p, beta), = self.bands
+        if isinstance(self.scalarize, WeightedSum): return first_best(self.ucb(weight))
+        top = self.scalarize(p.mean() + beta*np.sqrt(p.var()), weight)
         order, u, i = np.argsort(-top, kind='stable'), np.full(len(top), -np.inf), 0
         while i < len(top) and top[order[i]] >= u.max() - 1e-9*abs(u.max() if i else 0.):
             block = order[i:i + 64]

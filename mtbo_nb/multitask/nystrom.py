@@ -8,7 +8,7 @@ __all__ = ['size_q', 'theorem_q', 'draw_dictionary', 'NystromPosterior', 'accura
 # %% ../../nbs/multitask/nystrom.ipynb #732374dd
 import numpy as np
 from fastcore.basics import patch
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 from ..core.checks import as_points, as_rng, count, positive, probability
 from .mtkernels import as_mtkernel
 from .mtposterior import MTPosterior, _Decoupled, _OnArms
@@ -113,7 +113,7 @@ def embed(self:_Embedding, j, # (m,) tracked points that form the dictionary
     elif len(self._buf) < r: self._buf = np.empty_like(self._work)
     K = np.take(table, at[self.piv], axis=0, out=self._work[:r], mode='clip')
     Ko = K[:, o]
-    A = lapack.dtrtrs(R, Ko*np.sqrt(np.repeat(c, b)), lower=1)[0] if r else np.zeros((0, len(o)))
+    A = blas.dtrsm(1., R, (Ko*np.sqrt(np.repeat(c, b))).T, side=1, trans_a=1, lower=1, overwrite_b=1).T if r else np.zeros((0, len(o)))
     lam, Q = np.linalg.eigh(A@A.T)
     lam = np.maximum(lam, 0.)
     self.S = lapack.dtrtrs(R, Q, lower=1, trans=1)[0].T if r else np.zeros((0, 0))
