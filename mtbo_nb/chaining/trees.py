@@ -15,6 +15,14 @@ from ..core.kernels import Kernel, as_kernel
 from .increments import ell_gauss
 
 # %% ../../nbs/chaining/trees.ipynb #09655b3c
+def _gram(D2): # (N, N) squared distances -> (N, N) inner products of centred vectors, -J D2 J/2 with J = I - 1/N
+    K = -.5*D2
+    r = K.mean(0)
+    K -= r
+    K -= r[:, None]
+    K += r.mean()
+    return K
+
 def metric_matrix(items, # (N, d) points, or any sequence of N things if `metric` is a function of two of them
                   metric='euclidean' # kernel, name known to scipy's cdist, or function of two items
                  ): # (N, N)
@@ -29,6 +37,10 @@ def metric_matrix(items, # (N, d) points, or any sequence of N things if `metric
         K *= -2
         K += v[:, None]; K += v
         np.fill_diagonal(K, 0.)
+        if K.max() < 1e-2*np.abs(v).max() and 1 < len(v) <= 2000:       # close points: what rounding left of the differences may break the
+            l, V = np.linalg.eigh(_gram(K))                              # triangle inequality; the nearest Euclidean distances do not
+            X = V*np.sqrt(np.maximum(l, 0.))
+            return cdist(X, X)
         return np.sqrt(np.maximum(K, 0., out=K), out=K)
     if not callable(metric): raise ValueError(f"metric must be a kernel, a function or a metric scipy knows, got {metric!r}")
     D = np.zeros((len(items), len(items)))
@@ -46,18 +58,18 @@ def as_metric(D, # (N, N) distances
     if D.ndim != 2 or D.shape[0] != D.shape[1] or not len(D): raise ValueError(f"{name} must be a square matrix of distances (N, N), N >= 1, got shape {D.shape}")
     N, lo, top = len(D), D.min(), D.max()
     if not (np.isfinite(lo) and np.isfinite(top)): raise ValueError(f"{name} must be finite, got NaN or inf")
-    if lo < -1e-7*top: raise ValueError(f"{name} must be >= 0, got {lo:g}")
-    if (z := np.abs(D.diagonal()).max()) > 1e-7*top: raise ValueError(f"{name} must be zero on the diagonal, got {z:g}")
+    if lo < -1e-6*top: raise ValueError(f"{name} must be >= 0, got {lo:g}")
+    if (z := np.abs(D.diagonal()).max()) > 1e-6*top: raise ValueError(f"{name} must be zero on the diagonal, got {z:g}")
     off, B = 0., 128                                                 # tiles that fit the cache
     for i in range(0, N, B):
         for j in range(i, N, B):
             a, b = D[i:i+B, j:j+B], D[j:j+B, i:i+B].T
             if not np.array_equal(a, b): off = max(off, np.abs(a - b).max())
-    if off > 1e-7*top: raise ValueError(f"{name} must be symmetric, largest |{name} - {name}.T| is {off:.3g}")
+    if off > 1e-6*top: raise ValueError(f"{name} must be symmetric, largest |{name} - {name}.T| is {off:.3g}")
     if N <= 50: i, j, k = (a.ravel() for a in np.indices((N, N, N)))
     else: i, j, k = np.random.default_rng(0).integers(N, size=(3, 20_000))
     bad = D[i, j] - D[i, k] - D[k, j]
-    if (m := bad.argmax(), bad.max())[1] > 1e-7*top:
+    if (m := bad.argmax(), bad.max())[1] > 1e-6*top:
         raise ValueError(f"{name} must obey the triangle inequality{'' if N <= 50 else ' (20,000 triples tried)'}, but {name}[{i[m]}, {j[m]}] exceeds {name}[{i[m]}, {k[m]}] + {name}[{k[m]}, {j[m]}] by {bad[m]:.3g}")
     if off or lo < 0 or z: D = np.maximum((D + D.T)/2, 0.); np.fill_diagonal(D, 0.)
     return D
