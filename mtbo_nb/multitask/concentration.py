@@ -79,10 +79,13 @@ def data_radius(quad, # Yᵀ(I + G_t/α)⁻¹Y of a posterior with regulariser �
                 delta, # failure probability
                 weights=None # (J,) prior weights of the scales c = σ²/α, summing to one; equal if None
                ): # R_t²
-    "Squared radius `R_t²` of the ball around the data that holds `f(x_1), ..., f(x_t)`, Lemma M. Raises ValueError if `weights` are not a law on the scales."
+    """Squared radius `R_t²` of the ball around the data that holds `f(x_1), ..., f(x_t)`, Lemma M.
+
+    Raises ValueError if `weights` are not a law on the scales."""
     u = np.atleast_1d(np.asarray(quad, float) + sigma**2*np.asarray(logdet, float))
     w = np.full(len(u), 1/len(u)) if weights is None else np.asarray(weights, float)
-    if w.shape != u.shape or (w <= 0).any() or abs(w.sum() - 1) > 1e-9: raise ValueError(f"weights must be {len(u)} positive numbers that sum to one, got {weights}")
+    if w.shape != u.shape or (w <= 0).any() or abs(w.sum() - 1) > 1e-9:
+        raise ValueError(f"weights must be {len(u)} positive numbers that sum to one, got {weights}")
     if len(u) == 1: return float(u[0] + 2*sigma**2*np.log(1/delta))
     if sigma == 0: return float(u.min())
     return float(2*sigma**2*(np.log(1/delta) - logsumexp(-u/(2*sigma**2), b=w)))
@@ -122,7 +125,8 @@ def clopper_pearson(failures, # number of failures
 # %% ../../nbs/multitask/concentration.ipynb #a5d995ae
 @dataclass
 class Coverage:
-    "What `coverage` saw: `level[s]` (runs,) is log(1/δ*), δ* the smallest δ at which set or event `s` failed; `ratio[s]` and `typical[s]` (runs, T) are the largest and the mean (over arms) of error / band at `delta`."
+    """What `coverage` saw: `level[s]` (runs,) is log(1/δ*), δ* the smallest δ at which set or event `s` failed;
+    `ratio[s]` and `typical[s]` (runs, T) are the largest and the mean (over arms) of error / band at `delta`."""
     delta: float
     level: dict
     ratio: dict
@@ -133,12 +137,15 @@ class Coverage:
         return {s: (int((v > L).sum()), *clopper_pearson(int((v > L).sum()), len(v))) for s, v in self.level.items()}
     def __add__(self, other): # runs of two calls together
         if self.delta != other.delta: raise ValueError(f"delta must agree, got {self.delta} and {other.delta}")
-        return Coverage(self.delta, *({s: np.concatenate([a[s], b[s]]) for s in a} for a, b in zip((self.level, self.ratio, self.typical), (other.level, other.ratio, other.typical))))
+        return Coverage(self.delta, *({s: np.concatenate([v, getattr(other, f)[s]]) for s, v in getattr(self, f).items()}
+                                      for f in ('level', 'ratio', 'typical')))
     def __repr__(self):
         runs, T = next(iter(self.ratio.values())).shape
-        rows = [f"{runs} runs of {T} rounds, δ = {self.delta:g}", f"{'':16s}{'failed':>7s}{'95 % interval':>18s}{'error/band, largest':>21s}{'mean':>7s}"]
+        rows = [f"{runs} runs of {T} rounds, δ = {self.delta:g}",
+                f"{'':16s}{'failed':>7s}{'95 % interval':>18s}{'error/band, largest':>21s}{'mean':>7s}"]
         for s, (k, lo, hi) in self.failures().items():
-            rows.append(f"{s:16s}{k:7d}{f'[{lo:.4f}, {hi:.4f}]':>18s}" + (f"{np.max(self.ratio[s], 1).mean():21.3f}{self.typical[s].mean():7.3f}" if s in self.ratio else ''))
+            ends = f"{np.max(self.ratio[s], 1).mean():21.3f}{self.typical[s].mean():7.3f}" if s in self.ratio else ''
+            rows.append(f"{s:16s}{k:7d}{f'[{lo:.4f}, {hi:.4f}]':>18s}{ends}")
         return '\n'.join(rows)
 
 # %% ../../nbs/multitask/concentration.ipynb #c218fdc3
@@ -191,11 +198,15 @@ def coverage(problem, # Problem with a finite domain and known truth
              alphas=ALPHAS, # grid of the dual bounds, multiples of eta beside 1
              rng=0 # int seed
             ): # Coverage
-    "Let an optimistic algorithm choose the queries and count how often each confidence set fails at any round, arm or direction. Raises ValueError that names a bad argument."
+    """Let an optimistic algorithm choose the queries and count how often each confidence set fails at any round, arm or direction.
+
+    Raises ValueError that names a bad argument."""
     law = noise if callable(noise) else noises[one_of(noise, 'noise', tuple(noises))]
     T, runs = count(T, 'T'), range(count(runs, 'runs')) if isinstance(runs, (int, np.integer)) else list(runs)
     if not isinstance(rng, (int, np.integer)): raise ValueError(f"rng must be an int seed, so that single runs can be made again, got {rng!r}")
-    args = (positive(problem.noise if sigma is None else sigma, 'sigma'), positive(problem.b if b is None else b, 'b', zero=True), positive(eta, 'eta'), probability(delta, 'delta'), tuple(alphas), Chebyshev(problem.ref_point))
-    out = [_play(problem, T, law, *args, np.random.default_rng(np.random.SeedSequence(int(rng), spawn_key=(r,)))) for r in runs]
+    sigma, b = positive(problem.noise if sigma is None else sigma, 'sigma'), positive(problem.b if b is None else b, 'b', zero=True)
+    args = (sigma, b, positive(eta, 'eta'), probability(delta, 'delta'), tuple(alphas), Chebyshev(problem.ref_point))
+    streams = [np.random.default_rng(np.random.SeedSequence(int(rng), spawn_key=(r,))) for r in runs]
+    out = [_play(problem, T, law, *args, stream) for stream in streams]
     level, ratio, typical = ({s: np.array([o[i][s] for o in out]) for s in out[0][i]} for i in range(3))
     return Coverage(args[3], {s: v.max(1) for s, v in level.items()}, ratio, typical)

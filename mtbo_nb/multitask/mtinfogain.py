@@ -16,7 +16,7 @@ from .mtposterior import mt_posterior
 
 # %% ../../nbs/multitask/mtinfogain.ipynb #ada7f5fd
 def sos_terms(G): # MTKernel -> [(k_j, B_j)]
-    "Terms of a kernel as a sum of separable ones, equal scalar kernels taken together. Raises ValueError for kernels that are no such sum."
+    "Terms of a kernel as a sum of separable ones, equal scalar kernels merged. Raises ValueError for kernels that are no such sum."
     G = as_mtkernel(G)
     if isinstance(G, ICM): terms = [(G.k, G.B)]
     elif isinstance(G, Diagonal): terms = [(k, np.diag(row)) for k, row in zip(G.kernels, np.eye(G.n))]
@@ -37,7 +37,9 @@ def gamma_sos_bound(G, # ICM, TaskSimilarity, Diagonal or SumSeparable
                     sharp=True, # sharp upper ends of the scalar gains, see `gamma_bracket`
                     printed=False # the paper's coarser right-hand side
                    ): # float
-    "Lemma 6a: `γ_nT(Γ, eta) <= Σ_j Σ_i γ_T(k_j, eta/ξ_ji)`; `printed`: `Σ_j ρ_j max(ξ_j, 1) γ_T(k_j, eta)`. Raises ValueError for a kernel that is no sum of separable ones."
+    """Lemma 6a: `γ_nT(Γ, eta) <= Σ_j Σ_i γ_T(k_j, eta/ξ_ji)`; `printed`: `Σ_j ρ_j max(ξ_j, 1) γ_T(k_j, eta)`.
+
+    Raises ValueError for a kernel that is no sum of separable ones."""
     total, eta = 0., positive(eta, 'eta')
     for k, B in sos_terms(G):
         xi = np.linalg.eigvalsh(B); xi = xi[xi > 1e-12*max(xi[-1], 1e-300)]
@@ -50,7 +52,9 @@ def gamma_sos_bound(G, # ICM, TaskSimilarity, Diagonal or SumSeparable
 
 # %% ../../nbs/multitask/mtinfogain.ipynb #965e88ef
 def dominating_kernel(G): # MTKernel -> scalar kernel
-    "A scalar kernel `k̄` with `Γ ≼ k̄ I`, as small as the form allows: `Σ_j ξ_j k_j` with the largest eigenvalues `ξ_j` of the B_j. Raises ValueError for a kernel that is no sum of separable ones."
+    """A scalar kernel `k̄` with `Γ ≼ k̄ I`: `Σ_j ξ_j k_j` with the largest eigenvalues `ξ_j` of the B_j.
+
+    Raises ValueError for a kernel that is no sum of separable ones, or zero."""
     parts = [float(np.linalg.eigvalsh(B)[-1])*k for k, B in sos_terms(G) if B.any()]
     if not parts: raise ValueError(f"G must not be zero, got {G}")
     return reduce(add, parts)
@@ -70,7 +74,10 @@ def width_bound(G, # ICM, TaskSimilarity, Diagonal or SumSeparable
                 sharp=True, # sharp upper ends of the scalar gains, see `gamma_bracket`
                 printed=False # the paper's coarser right-hand side
                ): # float
-    "Lemma 6b: `Σ_t ||Γ_t(x_t, x_t)|| <= eta γ_T(k̄, eta)`; `printed`: `eta Σ_j max(ξ_j, 1) γ_T(k_j, eta)`. Raises ValueError for a kernel that is no sum of separable ones."
+    """Lemma 6b: `Σ_t ||Γ_t(x_t, x_t)|| <= eta γ_T(k̄, eta)`; `printed`: `eta Σ_j max(ξ_j, 1) γ_T(k_j, eta)`.
+
+    Raises ValueError for a kernel that is no sum of separable ones."""
     eta = positive(eta, 'eta')
     if not printed: return eta*gamma_bracket(dominating_kernel(G), points, T, eta, sharp)[1]
-    return float(eta*sum(max(np.linalg.eigvalsh(B)[-1], 1)*gamma_bracket(k, points, T, eta, sharp)[1] for k, B in sos_terms(G) if B.any()))
+    terms = [(k, np.linalg.eigvalsh(B)[-1]) for k, B in sos_terms(G) if B.any()]
+    return float(eta*sum(max(xi, 1)*gamma_bracket(k, points, T, eta, sharp)[1] for k, xi in terms))

@@ -24,7 +24,9 @@ def regret_bound(T, # rounds
                  eta, # regulariser
                  sharp=False # the proposition's last step instead of Lemmas 4 and 5
                 ): # bound on R_C(T)
-    "Theorem 2: `2 L β_T sqrt((1 + κ/η) T η gain)`; `sharp`: `2 L β_T sqrt(κ/log(1 + κ/η) T gain)`. Raises ValueError unless `kappa > 0` and `eta > 0`."
+    """Theorem 2: `2 L β_T sqrt((1 + κ/η) T η gain)`; `sharp`: `2 L β_T sqrt(κ/log(1 + κ/η) T gain)`.
+
+    Raises ValueError unless `kappa > 0` and `eta > 0`."""
     kappa, eta = positive(kappa, 'kappa'), positive(eta, 'eta')
     return 2*L*beta*np.sqrt((kappa/np.log1p(kappa/eta) if sharp else kappa + eta)*T*gain)
 
@@ -32,8 +34,11 @@ def regret_bound(T, # rounds
 def regret_ladder(alg, # finished MTKB run on a finite domain, radius 'theorem', all queries its own
                   problem # Problem it was played on
                  ): # {rung: (T,)}
-    "The lines of Theorem 2's proof evaluated along a run, from the regret to the bound with maximal information gain. Raises ValueError for a run that Theorem 2 does not speak about, or a kernel without a dominating one."
-    if not (isinstance(alg, MTKB) and isinstance(alg.domain, Finite) and alg.radius == 'theorem'): raise ValueError(f"alg must be an MTKB run with radius='theorem' on a Finite domain, got {alg!r}")
+    """The lines of Theorem 2's proof evaluated along a run, from the regret to the bound with maximal information gain.
+
+    Raises ValueError for a run that Theorem 2 does not speak about, or a kernel without a dominating one."""
+    if not (isinstance(alg, MTKB) and isinstance(alg.domain, Finite) and alg.radius == 'theorem'):
+        raise ValueError(f"alg must be an MTKB run with radius='theorem' on a Finite domain, got {alg!r}")
     h, s, eta, F = alg.history, alg.scalarize, alg.eta, problem.values
     if not alg.t or np.isnan(h.weights).any(): raise ValueError("alg must have chosen all its queries itself, and at least one")
     twin = type(alg)(**{k: getattr(alg, k) for k in _params(type(alg)) if k != 'rng'})
@@ -41,11 +46,16 @@ def regret_ladder(alg, # finished MTKB run on a finite domain, radius 'theorem',
     for x, y, lam in zip(h.X, h.Y, h.weights):
         fx, before, beta, L = problem.f(x[None])[0], twin.post.norm(x[None])[0], twin.beta, s.lipschitz(lam)
         u = twin.ucb(lam, x[None])[0]; twin.tell(x, y)
-        rows.append((s(F, lam).max() - s(fx, lam), u - s(fx, lam), 2*L*beta*np.sqrt(before), before, twin.post.norm(x[None])[0], L, twin.beta, twin.post.logdet))
+        rows.append((s(F, lam).max() - s(fx, lam), u - s(fx, lam), 2*L*beta*np.sqrt(before), before,
+                     twin.post.norm(x[None])[0], L, twin.beta, twin.post.logdet))
     regret, optimism, width, before, after, L, beta, gain = np.array(rows).T
     t, L, kappa = np.arange(1, len(L) + 1), np.maximum.accumulate(L), float(alg.G.norm(alg.domain.points).max())
     bar = dominating_kernel(alg.G); scalar, kbar = info_gain(bar, h.X, eta), float(bar.diag(alg.domain.points).max())
     top = greedy_gain(alg.G, alg.domain, alg.t, eta).upper
-    return {'regret': np.cumsum(regret), 'optimism': np.cumsum(optimism), 'widths': np.cumsum(width), 'largest': 2*L*beta*np.cumsum(np.sqrt(before)), 'Cauchy–Schwarz': 2*L*beta*np.sqrt(t*np.cumsum(before)),
-            'one step, k̄': regret_bound(t, beta, scalar, L, kbar, eta, True), 'one step': regret_bound(t, beta, gain, L, kappa, eta, True), 'Lemma 5': 2*L*beta*np.sqrt((1 + kappa/eta)*t*np.cumsum(after)), 'Theorem 2': regret_bound(t, beta, gain, L, kappa, eta),
+    return {'regret': np.cumsum(regret), 'optimism': np.cumsum(optimism), 'widths': np.cumsum(width), 
+            'largest': 2*L*beta*np.cumsum(np.sqrt(before)), 'Cauchy–Schwarz': 2*L*beta*np.sqrt(t*np.cumsum(before)),
+            'one step, k̄': regret_bound(t, beta, scalar, L, kbar, eta, True),
+            'one step': regret_bound(t, beta, gain, L, kappa, eta, True),
+            'Lemma 5': 2*L*beta*np.sqrt((1 + kappa/eta)*t*np.cumsum(after)),
+            'Theorem 2': regret_bound(t, beta, gain, L, kappa, eta),
             'Theorem 2, γ': regret_bound(t, theorem_radius(top, alg.b, alg.sigma, eta, alg.delta), top, L, kappa, eta)}
