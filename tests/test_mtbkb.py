@@ -11,6 +11,7 @@ from mtbo_nb.multitask.mtposterior import mt_posterior
 from mtbo_nb.multitask.nystrom import NystromPosterior, accuracy, draw_dictionary, theorem_q
 from mtbo_nb.multitask.pareto import Chebyshev, Dirac, WeightedSum
 
+pytestmark = pytest.mark.filterwarnings('ignore:no query entered')
 line = Finite(np.linspace(0, 1, 21)[:, None])
 A = np.random.default_rng(0).normal(size=(3, 3))
 
@@ -176,7 +177,9 @@ def test_lazy_draws_rarely_and_ends_alike():
     "After the first rounds a lazy run draws in a small fraction of the rounds; its posterior stays within the stated factor of the exact one."
     G, P = ICM(SE(.15), A@A.T), np.linspace(0, 1, 100)[:, None]
     rng = np.random.default_rng(0); j = rng.integers(0, 100, 1500)
-    p, exact = NystromPosterior(G, .1, P, q=30., ratio=2., rng=0).update(P[j], np.zeros((1500, 3))), mt_posterior(G, .1, P).update(P[j], np.zeros((1500, 3)))
+    p = NystromPosterior(G, .1, P, q=30., ratio=2., rng=0)
+    for i in j: p.update(P[i], np.zeros(3)); assert p.spent <= 1 + 1e-12
+    exact = mt_posterior(G, .1, P).update(P[j], np.zeros((1500, 3)))
     assert p.draws < 150
     top = np.linalg.eigvalsh(p.cov())[:, -1]/np.linalg.eigvalsh(exact.cov())[:, -1]
     assert top.max() < 2.5 and top.min() > .7
@@ -202,3 +205,15 @@ def test_coins_have_the_law_of_algorithm_2():
     single = np.array([[(rng.random(k) < min(.4*v, 1)).any() for v, k in zip(norms, c)] for _ in range(20_000)])
     single[~single.any(1), 2] = True
     assert (np.abs(once - single.mean(0)) < 5*np.sqrt(.5/20_000)).all()
+
+def test_empty_dictionary_is_announced():
+    p = NystromPosterior(kernels['scalar'], .1, line.points, q=1e-9, rng=0)
+    with pytest.warns(RuntimeWarning, match='largest variance is kept'): p.update(line.points[:3], np.zeros((3, 1)))
+    assert p.m == 1
+
+@pytest.mark.parametrize('leverage', [True, False])
+def test_probabilities(leverage):
+    "p is q times the norm before the observation, over η or as printed."
+    p = NystromPosterior(kernels['icm'], .3, line.points, q=.7, leverage=leverage, rng=0).update(line.points[:9], np.ones((9, 3)))
+    before = p.norm(line.points[:10]); p.update(line.points[9], np.ones(3))
+    np.testing.assert_allclose(p.p, np.minimum(.7*before/(.3 if leverage else 1.), 1.), rtol=1e-9)

@@ -6,6 +6,7 @@
 __all__ = ['size_q', 'theorem_q', 'draw_dictionary', 'NystromPosterior', 'accuracy']
 
 # %% ../../nbs/multitask/nystrom.ipynb #732374dd
+import warnings
 import numpy as np
 from fastcore.basics import patch
 from scipy.linalg import blas, lapack
@@ -33,11 +34,13 @@ def draw_dictionary(norms, # (u,) ||Γ~(x_i, x_i)|| at the distinct queries
                     scale=1., # η for leverage scores (the default of the algorithms), 1 as printed
                     rng=None # seed or Generator
                    ): # copies (u,) ints, p (u,)
-    "Algorithm 2's draw: `p_i = min(q ||Γ~(x_i, x_i)||/scale, 1)` and how many of the `counts[i]` coins of point i came up. Never empty: if no coin did, the point of largest norm is kept once."
+    "Algorithm 2's draw: `p_i = min(q ||Γ~(x_i, x_i)||/scale, 1)` and how many of the `counts[i]` coins of point i came up. Never empty: if no coin did, the point of largest norm is kept once, with a RuntimeWarning."
     norms, counts = np.asarray(norms, float), np.asarray(counts, int)
     p = np.ones(len(norms)) if np.isinf(q) else np.minimum(q*np.maximum(norms, 0.)/scale, 1.)
     copies = as_rng(rng).binomial(counts, p)
-    if len(p) and not copies.any(): copies[np.argmax(norms)] = 1
+    if len(p) and not copies.any():
+        copies[np.argmax(norms)] = 1
+        if norms.max() > 0: warnings.warn(f"no query entered the dictionary (q = {q:g}); the one of largest variance is kept", RuntimeWarning, stacklevel=2)
     return copies, p
 
 # %% ../../nbs/multitask/nystrom.ipynb #ebce94ee
