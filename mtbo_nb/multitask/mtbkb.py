@@ -12,7 +12,8 @@ from fastcore.basics import patch
 from ..core.bandit import first_best
 from ..core.checks import count, one_of, positive, probability
 from ..core.domains import Finite
-from .mtkb import MTKB, theorem_radius
+from .concentration import theorem_radius
+from .mtkb import MTKB
 from .mtkernels import Diagonal, MTKernel
 from .mtposterior import MTPosterior
 from .nystrom import NystromPosterior, size_q, theorem_q
@@ -163,11 +164,13 @@ class MTBKB(MTKB):
     def _learn(self, X, Y):
         if self._seed is None: self._seed = int(copy.deepcopy(self.rng).integers(2**62))     # coins: a stream of their own, fixed by the run's
         if not self.post.t: self.post.rng = np.random.default_rng(self._seed)
-        for x, y in zip(X, Y):
+        for i in range(len(X)):                               # `tell` has checked them
             self.post.q = self.q_now
-            self.post.update(x, y)
+            self.post._add(X[i:i + 1], Y[i:i + 1])
+            self.post.t += 1
     def _state(self): return dict(seed=self._seed)
     def _restore(self, state): self._seed = state['seed']
+    def __repr__(self): return f"{super().__repr__()[:-1]}, {self.schedule} dictionary of {self.post.m} at q = {self.q_now:.4g})"
 
 # %% ../../nbs/multitask/mtbkb.ipynb #c171c3b9
 class _Ahead(MTPosterior):

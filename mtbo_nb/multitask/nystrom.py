@@ -215,8 +215,9 @@ def since(self:_Embedding, j, # (k,) tracked points
          ): # float
     "Bound on the spectral norm of `[Γ~(x_s, x_s')]` on the points `j`, with the inverses at the last draw; the norm itself if the cheap bounds exceed `enough`."
     e = self.xi.argmax()                                  # Γ~ grows with ξ
-    F, A = self.F[:, self.cols(j)], self.inv0[e]
-    C = self.xi[e]*(self.gram(self.X[j], self.X[j]) - F.T@F + self.eta*F[:len(A)].T@(A@F[:len(A)]))
+    j, c = np.unique(j, return_counts=True)               # a point seen c times: one row times √c has the same norm
+    F, A, w = self.F[:, self.cols(j)], self.inv0[e], np.sqrt(np.repeat(c, self.b))
+    C = self.xi[e]*w[:, None]*(self.gram(self.X[j], self.X[j]) - F.T@F + self.eta*F[:len(A)].T@(A@F[:len(A)]))*w
     cheap = min(np.abs(C).sum(0).max(), np.linalg.norm(C))
     return float(cheap if cheap <= enough else np.linalg.eigvalsh(C)[-1])
 
