@@ -110,21 +110,23 @@ def embed(self:_Embedding, j, # (m,) tracked points that form the dictionary
     "Eqs. (7), (8) from nothing: one product of an (r, r) with an (r, N b) matrix."
     b, o, eta = self.b, self.cols(obs), self.eta
     table, at = self.rows(j.tolist())
-    R, piv, r, _ = lapack.dpstrf(table[np.ix_(at, self.cols(j))], tol=self.tol*np.abs(self.prior[j]).max(initial=0.), lower=1)
+    if len(self._work) < len(at) or self._work.shape[1] != table.shape[1]: self._work, self._buf = (np.empty((len(at)*5//4, table.shape[1])) for _ in range(2))
+    elif len(self._buf) < len(at): self._buf = np.empty_like(self._work)
+    K = np.take(table, at, axis=0, out=self._work[:len(at)], mode='clip')
+    R, piv, r, _ = lapack.dpstrf(K[:, self.cols(j)], tol=self.tol*np.abs(self.prior[j]).max(initial=0.), lower=1)
     self.D, self.piv, R = self.X[j], piv[:r] - 1, np.tril(R[:r, :r])
-    if len(self._work) < r or self._work.shape[1] != table.shape[1]: self._work, self._buf = (np.empty((r + r//4, table.shape[1])) for _ in range(2))
-    elif len(self._buf) < r: self._buf = np.empty_like(self._work)
-    K = np.take(table, at[self.piv], axis=0, out=self._work[:r], mode='clip')
-    Ko = K[:, o]
+    Ko = K[:, o][self.piv]
     A = blas.dtrsm(1., R, (Ko*np.sqrt(np.repeat(c, b))).T, side=1, trans_a=1, lower=1, overwrite_b=1).T if r else np.zeros((0, len(o)))
     lam, Q = np.linalg.eigh(A@A.T)
     lam = np.maximum(lam, 0.)
     self.S = lapack.dtrtrs(R, Q, lower=1, trans=1)[0].T if r else np.zeros((0, 0))
     self.z = self.S@(Ko@y)
-    self.F = np.matmul(self.S, K, out=self._buf[:r])
+    S = np.zeros((r, len(K)))
+    S[:, self.piv] = self.S
+    self.F = np.matmul(S, K, out=self._buf[:r])
     shrink = self.xi[:, None]*lam/(self.xi[:, None]*lam + eta)           # (E, r)
     if b == 1:
-        sq = _times(np.vstack([shrink, np.ones(r)]), np.multiply(self.F, self.F, out=K))
+        sq = _times(np.vstack([shrink, np.ones(r)]), np.multiply(self.F, self.F, out=K[:r]))
         self.V, self.rest = self.xi[:, None, None, None]*(self.prior - sq[:-1, :, None, None]), self.prior - sq[-1][:, None, None]
     else:
         self.V = np.stack([x*(self.prior - _blocks(self.F*np.sqrt(s)[:, None], b)) for x, s in zip(self.xi, shrink)])
