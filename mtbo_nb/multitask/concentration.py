@@ -10,8 +10,7 @@ __all__ = ['noises', 'ALPHAS', 'SETS', 'EVENTS', 'gaussian_noise', 'rademacher_n
 # %% ../../nbs/multitask/concentration.ipynb #c4377886
 from dataclasses import dataclass
 import numpy as np
-from scipy.special import logsumexp
-from scipy.stats import beta as beta_law
+from scipy.special import betaincinv, logsumexp
 from ..core.bandit import first_best
 from ..core.checks import as_points, count, one_of, positive, probability
 from .mtposterior import mt_posterior
@@ -120,7 +119,7 @@ def clopper_pearson(failures, # number of failures
     "Exact confidence interval for a failure probability. Raises ValueError unless `0 <= failures <= runs`."
     k, n, tail = count(failures, 'failures', 0), count(runs, 'runs'), (1 - probability(level, 'level'))/2
     if k > n: raise ValueError(f"failures must be at most runs={n}, got {k}")
-    return float(beta_law.ppf(tail, k, n - k + 1)) if k else 0., float(beta_law.isf(tail, k + 1, n - k)) if k < n else 1.
+    return float(betaincinv(k, n - k + 1, tail)) if k else 0., float(betaincinv(k + 1, n - k, 1 - tail)) if k < n else 1.
 
 # %% ../../nbs/multitask/concentration.ipynb #a5d995ae
 @dataclass
