@@ -95,7 +95,7 @@ def test_outputs_are_saved(path):
 
 # ---- what is public is documented
 
-ARRAYS = {'X', 'Z', 'Y', 'F', 'B', 'D', 'x', 'lam', 'lams', 'points', 'values', 'picks', 'theta', 'mu', 'lo', 'hi'}
+ARRAYS = {'X', 'Z', 'Y', 'F', 'B', 'x', 'lam', 'lams', 'points', 'values', 'picks', 'theta', 'mu', 'lo', 'hi'}
 SHAPE = re.compile(r"\((?:\.\.\.|[A-Za-z](?:'|_\w|[*+]\w)*|\d+)\s*,[^()]*\)")      # (N, d), (d,), (N*n, M*n), (..., n)
 
 def public():
