@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['noises', 'ALPHAS', 'SETS', 'EVENTS', 'gaussian_noise', 'rademacher_noise', 'uniform_noise', 'skewed_noise',
            'log_mixture', 'noise_radius', 'theorem_radius', 'band', 'data_radius', 'dual_radius', 'mixture_radius',
-           'clopper_pearson', 'Coverage', 'coverage']
+           'failure_interval', 'Coverage', 'coverage']
 
 # %% ../../nbs/multitask/concentration.ipynb #c4377886
 from dataclasses import dataclass
@@ -112,11 +112,11 @@ ALPHAS = (1e-2, .1, 10., 100.) # multiples of eta, beside 1, over which the dual
 SETS = ('norm', 'trace', 'direction', 'mixture', 'dual', 'hedged') # the bands that `coverage` watches
 EVENTS = ('Lemma 3', 'Lemma M', 'Lemma M hedged') # and the events they rest on
 
-def clopper_pearson(failures, # number of failures
-                    runs, # number of independent trials
-                    level=.95 # confidence level
-                   ): # low, high
-    "Exact confidence interval for a failure probability. Raises ValueError unless `0 <= failures <= runs`."
+def failure_interval(failures, # number of failures
+                     runs, # number of independent trials
+                     level=.95 # confidence level
+                    ): # low, high
+    "Exact (Clopper–Pearson) confidence interval for a failure probability. Raises ValueError unless `0 <= failures <= runs`."
     k, n, tail = count(failures, 'failures', 0), count(runs, 'runs'), (1 - probability(level, 'level'))/2
     if k > n: raise ValueError(f"failures must be at most runs={n}, got {k}")
     return float(betaincinv(k, n - k + 1, tail)) if k else 0., float(betaincinv(k + 1, n - k, 1 - tail)) if k < n else 1.
@@ -133,7 +133,7 @@ class Coverage:
     def failures(self, delta=None): # -> {name: (failures, low, high)}
         "Runs in which each set or event failed at `delta` (any round, arm or direction), with the 95 % Clopper–Pearson interval of the probability."
         L = np.log(1/(self.delta if delta is None else probability(delta, 'delta')))
-        return {s: (int((v > L).sum()), *clopper_pearson(int((v > L).sum()), len(v))) for s, v in self.level.items()}
+        return {s: (int((v > L).sum()), *failure_interval(int((v > L).sum()), len(v))) for s, v in self.level.items()}
     def __add__(self, other): # runs of two calls together
         if self.delta != other.delta: raise ValueError(f"delta must agree, got {self.delta} and {other.delta}")
         return Coverage(self.delta, *({s: np.concatenate([v, getattr(other, f)[s]]) for s, v in getattr(self, f).items()}
