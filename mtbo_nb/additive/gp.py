@@ -160,18 +160,18 @@ class MarginalLikelihood:
         if self._sq is None:
             dK = k._grad_theta(self.X, self.X)
             return k._K(self.X, self.X), lambda G: .5*np.einsum('pij,ij->p', dK, G)
-        pairs, slopes, hs = 0., [], []
+        hs, slopes, cs = [], [], np.array([kj.c for kj in k.kernels])
         for kj, S in zip(k.kernels, self._sq):
             s = S/kj.k.ls**2
-            if isinstance(kj.k, SE): h = np.exp(-.5*s); slope = np.multiply(s, h, out=s)
-            else: slope = kj.k._dh(s); slope *= -2*s; h = kj.k._h(s)
-            hs.append(h); slopes.append(slope); pairs = pairs + kj.c*h
-        cs = np.array([kj.c for kj in k.kernels])
-        K = squareform(pairs, checks=False); K[np.diag_indices(len(K))] = cs.sum()
+            if isinstance(kj.k, SE): h = np.multiply(s, -.5); np.exp(h, out=h); s *= h
+            else: slope = kj.k._dh(s); slope *= -2*s; h, s = kj.k._h(s), slope
+            if k.shared and hs: hs[0] += h; slopes[0] += s                           # one scale: only the sums are needed
+            else: hs.append(h); slopes.append(s)
+        sizes = [k.M] if k.shared else [1]*k.M
+        K = squareform(sum(c*h for c, h in zip(cs, hs)), checks=False); K[np.diag_indices(len(K))] = cs.sum()
         def grad(G):
-            g, tr = squareform(G, checks=False), np.trace(G)
-            P = np.array([[c*(g@h + .5*tr), c*(g@s)] for c, h, s in zip(cs, hs, slopes)])
-            return P.sum(0) if k.shared else P.ravel()
+            g, tr = squareform(G, checks=False), .5*np.trace(G)
+            return np.ravel([[c*(g@h + m*tr), c*(g@s)] for c, m, h, s in zip(cs, sizes, hs, slopes)])
         return K, grad
     def __call__(self, theta # (p,) logarithms
                 ): # float, (p,)
@@ -227,6 +227,7 @@ def fit(kernel, # `Additive`: its form, and the first start
         bounds=None, # (p, 2) or (p + 1, 2) log-bounds; `default_bounds` if None
         start_noise=None, # first start for the noise; a tenth of the sd of y if None
         maxiter=50, # steps of one climb
+        ftol=1e-7, # relative gain of the likelihood at which a climb stops
         width=1., # width of the box the points live in
         rng=None # seed or Generator
        ): # `Fit`
@@ -243,7 +244,7 @@ def fit(kernel, # `Additive`: its form, and the first start
         def cost(t):
             v, g = ml(t)
             return (-v/scale, -g/scale) if np.isfinite(v) else (1e10, g)
-        r = minimize(cost, s, jac=True, method='L-BFGS-B', bounds=B, options=dict(maxiter=maxiter, ftol=1e-7))
+        r = minimize(cost, s, jac=True, method='L-BFGS-B', bounds=B, options=dict(maxiter=maxiter, ftol=ftol))
         if best is None or r.fun < best.fun: best = r
     lml = ml(best.x)[0]
     if not np.isfinite(lml): raise ValueError("the covariance is singular at every start: give a larger noise")
