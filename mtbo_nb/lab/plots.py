@@ -47,13 +47,13 @@ def plot_regret(res, # Comparison
     return ax.figure
 
 # %% ../../nbs/lab/plots.ipynb #f0e1859e
-def plot_front(problem, # Problem with a finite domain
+def plot_front(problem, # Problem; on a Box only its front is drawn
                runs, # {name: (T, n) true values at its queries}
                tasks=None, # pairs of tasks to show; neighbours if None
                labels=None # names of the tasks
               ): # Figure
     "True Pareto front against the points found, one panel a pair of tasks."
-    F, n = problem.values, problem.n
+    F, n = problem.reference, problem.n
     pairs = tasks or [(i, i + 1) for i in range(min(n - 1, 3))] or [(0, 0)]
     labels = labels or getattr(problem, 'labels', None) or [f'f{i + 1}' for i in range(n)]
     front = pareto_mask(F)
