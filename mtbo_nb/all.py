@@ -24,6 +24,7 @@ from .multitask.mtbkb import *
 from .multitask.regret import *
 from .multitask.baselines import *
 from .additive.gp import *
+from .additive.decomposition import *
 from .chaining.increments import *
 from .chaining.trees import *
 from .chaining.lower_bounds import *

@@ -156,10 +156,25 @@ STRAYS = """() => {
   return out.slice(0, 3);
 }"""
 
+FAINT = """() => {
+  const rgba = c => (c.match(/[\\d.]+/g) || []).map((v, i) => c.startsWith('color(') && i < 3 ? 255*v : Number(v));
+  const lum = c => { const [r, g, b] = c.map(v => (v /= 255) <= .03928 ? v/12.92 : ((v + .055)/1.055)**2.4); return .2126*r + .7152*g + .0722*b; };
+  const over = (top, under) => top.slice(0, 3).map((v, i) => v*(top[3] ?? 1) + under[i]*(1 - (top[3] ?? 1)));
+  const back = e => { const c = rgba(getComputedStyle(e).backgroundColor), a = c[3] ?? 1;
+    return a === 1 ? c : over(c, e.parentElement ? back(e.parentElement) : [255, 255, 255]); };
+  const out = [];
+  for (const e of document.querySelectorAll('#quarto-sidebar a, #TOC a, .navbar a, main p, main li, main th, main td, main figcaption, main h2, main summary, main a, main :not(pre) > code, main pre code span')) {
+    if (!e.offsetParent || !e.textContent.trim() || e.closest('.katex')) continue;
+    const bg = back(e), fg = over(rgba(getComputedStyle(e).color), bg), [a, b] = [lum(fg), lum(bg)].sort((x, y) => y - x), ratio = (a + .05)/(b + .05);
+    if (ratio < 4.5) out.push(`${ratio.toFixed(1)} ${e.tagName}.${e.className}: ${e.textContent.slice(0, 30)}`);
+  }
+  return [...new Set(out)].slice(0, 5);
+}"""
+
 @pytest.mark.parametrize('scheme', ['light', 'dark'])
 @pytest.mark.parametrize('name', PAGES)
 def test_page_in_a_browser(tab, server, name, scheme):
-    "Desktop and phone: no console error, nothing from elsewhere, every formula typeset, nothing sticks out."
+    "Desktop and phone: no console error, nothing from elsewhere, every formula typeset, nothing faint, nothing sticks out."
     tab.emulate_media(color_scheme=scheme)
     tab.set_viewport_size({'width': 1280, 'height': 900})
     tab.goto(f'{server}/{name}', wait_until='load')
@@ -172,6 +187,7 @@ def test_page_in_a_browser(tab, server, name, scheme):
                         ".filter(t => /\\\\[([]|\\$[^$ ]+\\$|\\\\(?:frac|sum|mathbb|lambda|Gamma)/.test(t))")
     assert left == [], 'mathematics left as text'
     assert tab.evaluate("document.documentElement.classList.contains('quarto-dark')") == (scheme == 'dark')
+    assert tab.evaluate(FAINT) == [], 'contrast below 4.5'
     for width in (1280, 390):
         tab.set_viewport_size({'width': width, 'height': 900})
         tab.wait_for_timeout(50)
