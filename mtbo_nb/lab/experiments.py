@@ -16,14 +16,18 @@ import numpy as np
 from ..core.bandit import Progress, _params
 from ..core.checks import count
 from ..multitask.baselines import ITKB, MOBO, RandomSearch
+from ..multitask.mtbkb import ITBKB, MTBKB
 from ..multitask.mtkb import MTKB, SharpMTKB
-from ..multitask.pareto import WeightedSum, bayes_regret, chebyshev_weights, cumulative_regret, linear_weights
+from ..multitask.pareto import WeightedSum, bayes_regret, chebyshev_weights, cumulative_regret, hypervolume, linear_weights, pareto_front
 from .problems import problems
 
 # %% ../../nbs/lab/experiments.ipynb #7a1d025e
 algorithms = {
     'MT-KB': MTKB,                                            # Algorithm 1
     'MT-KB-dir': partial(MTKB, bound='direction'),            # the directional acquisition
+    'MT-BKB': MTBKB,                                          # Algorithm 2, q of Theorem 3
+    'MT-BKB-sharp': partial(MTBKB, bound='direction', radius='certified'),
+    'IT-BKB': ITBKB,                                          # the paper's baseline for Algorithm 2, √n
     'IT-KB': ITKB,                                            # the paper's baseline, √n
     'IT-KB-thm2': partial(ITKB, radius='theorem'),            # Theorem 2 for the diagonal kernel
     'IT-KB-thm2-dir': partial(ITKB, radius='theorem', bound='direction'),
@@ -60,12 +64,20 @@ def run_trial(problem, # Problem, name in `problems`, or function rng -> Problem
         alg = type(alg).load(path, **{k: getattr(alg, k) for k in _params(type(alg)) if k != 'rng'})
     if alg.t > T: raise ValueError(f"T must be at least the {alg.t} rounds already in {path}, got {T}; use another checkpoint folder for shorter runs")
     alg.run(prob.observe, T, save=path)
-    F, h = prob.values, alg.history
+    F, h = getattr(prob, 'reference', None), alg.history
+    if F is None: F = prob.values                             # a problem of the user's own kind
     lams = alg.weights(prob.n, np.random.default_rng(2024), 500)
     fX = prob.f(h.X)
     RC, _ = cumulative_regret(F, fX, alg.scalarize, h.weights)
     RB, se = bayes_regret(F, fX, alg.scalarize, lams)
-    return dict(X=h.X, Y=h.Y, f=fX, weights=h.weights, radii=h.radii, seconds=h.seconds, cumulative=RC/np.arange(1, T + 1), bayes=RB, bayes_se=se)
+    more = {k: getattr(h, k) for k in alg._columns if k != 'radii'}
+    return dict(X=h.X, Y=h.Y, f=fX, weights=h.weights, radii=h.radii, seconds=h.seconds, cumulative=RC/np.arange(1, T + 1), bayes=RB, bayes_se=se, hypervolume=_share(prob, F, fX), **more)
+
+def _share(prob, F, fX): # problem, values that hold the front, values found -> float
+    "Hypervolume of what was found, as a share of the front's; NaN without moocore, or for more than four tasks, where it costs too much."
+    if fX.shape[1] > 4: return np.nan
+    try: return hypervolume(fX, prob.ref_point)/hypervolume(pareto_front(F), prob.ref_point)
+    except ImportError: return np.nan
 
 # %% ../../nbs/lab/experiments.ipynb #01ffbcf5
 @contextmanager
@@ -103,12 +115,17 @@ class Comparison:
     def bayes(self):
         "Bayes regret `R_B(t)`, `{name: (trials, T)}`."
         return self._of('bayes')
+    @property
+    def hypervolume(self):
+        "Share of the front's hypervolume that the points queried dominate, `{name: (trials,)}`; NaN where it was not computed."
+        return self._of('hypervolume')
     def table(self):
-        "Final regrets and seconds a step as text: mean ± standard deviation over the trials, best first."
-        C, B, S = self.cumulative, self.bayes, self._of('seconds')
-        rows = [f"{self.problem}, T={self.T}, {self.trials} trials", f"{'':16s}{'R_C(T)/T':>19s}{'R_B(T)':>19s}{'ms/step':>10s}"]
+        "Final regrets, share of the front's hypervolume, and seconds a step as text: mean ± standard deviation over the trials, best first."
+        C, B, S, V = self.cumulative, self.bayes, self._of('seconds'), self.hypervolume
+        volume = any(np.isfinite(v).all() for v in V.values())
+        rows = [f"{self.problem}, T={self.T}, {self.trials} trials", f"{'':16s}{'R_C(T)/T':>19s}{'R_B(T)':>19s}{'ms/step':>10s}" + '  hypervolume'*volume]
         for k in sorted(C, key=lambda k: C[k][:, -1].mean()):
-            rows.append(f"{k:16s}{C[k][:, -1].mean():10.4f} ± {C[k][:, -1].std(ddof=self.trials > 1):6.4f}{B[k][:, -1].mean():10.4f} ± {B[k][:, -1].std(ddof=self.trials > 1):6.4f}{1e3*S[k].mean():10.2f}")
+            rows.append(f"{k:16s}{C[k][:, -1].mean():10.4f} ± {C[k][:, -1].std(ddof=self.trials > 1):6.4f}{B[k][:, -1].mean():10.4f} ± {B[k][:, -1].std(ddof=self.trials > 1):6.4f}{1e3*S[k].mean():10.2f}" + f'{V[k].mean():13.1%}'*volume)
         return '\n'.join(rows)
     def __repr__(self): return self.table()
     def _repr_png_(self):
@@ -122,7 +139,7 @@ def compare(problem, # Problem, name in `problems`, or function rng -> Problem (
             rng=0, # int seed; the same seed gives the same numbers whatever the executor
             scalarize=None, # scalarisation; Chebyshev with the problem's reference point if None
             weights=None, # law of the weights; the paper's for the scalarisation if None
-            executor=None, # any concurrent.futures.Executor; this process if None
+            executor=None, # any concurrent.futures.Executor, or a dask.distributed client; this process if None
             checkpoint=None, # folder for the runs: finished ones are kept, killed ones resumed
             progress=False # show a bar?
            ): # Comparison
@@ -142,11 +159,13 @@ def compare(problem, # Problem, name in `problems`, or function rng -> Problem (
     jobs = [(k, i, dict(problem=problem, algo=a, T=T, seed=np.random.SeedSequence(rng, spawn_key=(i,)), scalarize=scalarize, weights=weights, path=folder and folder/f'{k}-{i:03d}.npz'))
             for i in range(trials) for k, a in algos.items()]
     bar, done, failed = Progress(len(jobs), name, 0, progress), {}, None
+    if hasattr(executor, 'get_executor'): executor, ahead = executor.get_executor(pure=False), len(jobs)       # a dask.distributed client
+    else: ahead = 4*(os.cpu_count() or 1) if executor else 1
     pool, pending, todo = executor or _Here(), {}, iter(jobs)
     bar(0)
     def submit():
         for k, i, kw in todo: pending[pool.submit(run_trial, **kw)] = (k, i); return
-    for _ in range(4*(os.cpu_count() or 1) if executor else 1): submit()
+    for _ in range(ahead): submit()
     while pending:
         for f in wait(pending, return_when=FIRST_COMPLETED).done:
             key = pending.pop(f)
