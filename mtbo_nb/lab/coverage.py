@@ -123,27 +123,21 @@ def plot_coverage(study): # what `coverage_study` returns -> Figure
     return fig
 
 # %% ../../nbs/lab/coverage.ipynb #2d4fd1bf
-class _Radius(MTKB):
-    "MT-KB with the study's own radii: the wide grid, the hedged ball, a constant."
-    alpha_grid = ALPHAS
-    kind, constant = 'dual-wide', None
+class _Constant(MTKB):
+    "MT-KB with a constant radius, which no theorem gives."
+    constant = None
     @property
-    def _R2(self):
-        posts = [self.post, *self._more] if self.kind == 'hedged' else [self.post]
-        return data_radius([p.quad for p in posts], [p.logdet for p in posts], self.sigma, self.delta)
-    @property
-    def bands(self): return super().bands if self.constant is None else [(self.post, self.constant)]
+    def bands(self): return [(self.post, self.constant)]
 
 def radius_entry(problem, rng=0, radius='theorem', share=1., eta=.1): # Problem -> MTKB
-    "Algorithm of study 2: `radius` is theorem, mixture, dual, dual-wide, hedged or a number; `share` multiplies the norm bound."
+    "Algorithm of study 2: `radius` is one of `MTKB`'s or a number; `share` multiplies the norm bound."
     kw = dict(b=share*problem.b, eta=eta, rng=rng, bound='direction')
     if radius in MTKB.radii: return MTKB.on(problem, radius=radius, **kw)
-    alg = _Radius.on(problem, radius='theorem' if isinstance(radius, float) else 'dual', **kw)
-    alg.kind, alg.constant = ('constant', radius) if isinstance(radius, float) else (radius, None)
+    alg = _Constant.on(problem, **kw); alg.constant = radius
     return alg
 
 CONSTANTS = (.05, .2, .5, 1., 2., 5., 10., 20.) # candidates for the tuned radius
-RADII = ('theorem', 'mixture', 'dual', 'dual-wide', 'hedged')
+RADII = tuple(MTKB.radii)
 
 def settings(problem): # Problem -> {name: (noise, share of b, eta)}
     "Base setting and what is changed in it, one thing at a time."
@@ -207,7 +201,7 @@ def plot_radii(rows): # rows of `radius_study` -> Figure
 # %% ../../nbs/lab/coverage.ipynb #978f9a7f
 @call_parse
 def mtbo_coverage(study:str='all', # coverage, radii or all
-                  names:str='', # problems, separated by commas; all with a finite domain if empty
+                  names:str='sine,rkhs2,rkhs20,meuse', # problems with a finite domain, separated by commas; all of them if empty
                   runs:int=250, # runs of each problem and law (a fifth of them for 20 tasks)
                   T:int=40, # rounds of the coverage study
                   trials:int=5, # trials of the radius study, of 60 rounds

@@ -11,7 +11,7 @@ from fastcore.basics import patch
 from ..core.bandit import Bandit, History, first_best
 from ..core.checks import one_of, positive, probability
 from ..core.domains import Finite, default_maximiser
-from .concentration import dual_radius, theorem_radius
+from .concentration import ALPHAS, data_radius, dual_radius, theorem_radius
 from .mtkernels import as_mtkernel
 from .mtposterior import mt_posterior
 from .pareto import Chebyshev, WeightedSum, chebyshev_weights, linear_weights, pareto_mask
@@ -31,7 +31,7 @@ class MTKB(Bandit):
                  sigma=.1, # sub-Gaussian scale of the noise, units of the outputs
                  delta=.1, # probability with which the bound may fail
                  bound='norm', # 'norm', Eq. (2), or 'direction'
-                 radius='theorem', # 'theorem' (Theorem 2), 'mixture' or 'dual' (Lemma M)
+                 radius='theorem', # 'theorem' (Theorem 2), or by Lemma M 'mixture', 'dual' or 'hedged'
                  maximiser=None, # how to maximise the acquisition; the domain's default if None
                  rng=None # seed or Generator
                 ):
@@ -50,20 +50,23 @@ class MTKB(Bandit):
     def _posteriors(self):
         points = self.domain.points if isinstance(self.domain, Finite) else None
         self.post = mt_posterior(self.G, self.eta, points)
-        self._more = [mt_posterior(self.G, a*self.eta, points) for a in self.alpha_grid] if self.radius == 'dual' else []
-    alpha_grid = (1e-3, 1e-2, .1, 10.)                        # the dual radius: multiples of eta beside 1
+        self._more = [mt_posterior(self.G, a*self.eta, points) for a in self.alpha_grid] if self.radius in ('dual', 'hedged') else []
+    alpha_grid = ALPHAS                                       # dual and hedged: multiples of eta beside 1
     radii = {'theorem': lambda self: theorem_radius(self.post.logdet, self.b, self.sigma, self.eta, self.delta),
              'mixture': lambda self: dual_radius(self.post.quad, self.eta, self._R2, self.b),
-             'dual': lambda self: dual_radius(self.post.quad, self.eta, self._R2, self.b)}
+             'dual': lambda self: dual_radius(self.post.quad, self.eta, self._R2, self.b),
+             'hedged': lambda self: dual_radius(self.post.quad, self.eta, self._R2, self.b)}
     @property
-    def _R2(self): return self.post.quad + self.sigma**2*(self.post.logdet + 2*np.log(1/self.delta))
+    def _R2(self):
+        posts = [self.post, *self._more] if self.radius == 'hedged' else [self.post]
+        return data_radius([p.quad for p in posts], [p.logdet for p in posts], self.sigma, self.delta)
     @property
     def beta(self):
         "Confidence radius `β_t` after the observations so far, for the posterior with `eta`."
         return float(self.radii[self.radius](self))
     @property
     def bands(self):
-        "The pairs (posterior, radius) whose bands `μ ± β sqrt(vᵀΓv)` hold together; one, or one for each α of the dual radius."
+        "The pairs (posterior, radius) whose bands `μ ± β sqrt(vᵀΓv)` hold together; one, or one for each α of the dual and hedged sets."
         return [(self.post, self.beta)] + [(p, dual_radius(p.quad, p.eta, self._R2, self.b)) for p in self._more]
     def _draw(self):
         w = np.asarray(self.weights(self.G.n, self.rng), float)
@@ -102,7 +105,7 @@ def pareto_front(self:History): # -> (m, d), (m, n)
 
 # %% ../../nbs/multitask/mtkb.ipynb #c10ff4f0
 class SharpMTKB(MTKB):
-    "MT-KB with the directional acquisition and the dual confidence set: the one to use. Same guarantee as Theorem 2."
+    "MT-KB with the directional acquisition and the hedged confidence set: the one to use where `b` is a norm you can defend."
     def __init__(self, G, # MTKernel, or a scalar kernel for one task
                  domain, # Finite or Box
                  scalarize=None, # as in MTKB
@@ -114,4 +117,4 @@ class SharpMTKB(MTKB):
                  maximiser=None, # as in MTKB
                  rng=None # seed or Generator
                 ):
-        super().__init__(G, domain, scalarize, weights, eta, b, sigma, delta, 'direction', 'dual', maximiser, rng)
+        super().__init__(G, domain, scalarize, weights, eta, b, sigma, delta, 'direction', 'hedged', maximiser, rng)
