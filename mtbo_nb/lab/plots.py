@@ -13,7 +13,8 @@ from ..core.checks import one_of
 from ..multitask.pareto import pareto_mask
 
 # %% ../../nbs/lab/plots.ipynb #959a80e5
-palette = {'SharpMT-KB': '#000000', 'MT-KB': '#E69F00', 'MT-KB-dir': '#0072B2', 'IT-KB': '#D55E00', 'IT-KB-thm2': '#CC79A7', 'IT-KB-thm2-dir': '#56B4E9', 'MOBO': '#009E73', 'random': '#666666'}
+palette = {'SharpMT-KB': '#000000', 'MT-KB': '#E69F00', 'MT-KB-dir': '#0072B2', 'IT-KB': '#D55E00', 'IT-KB-thm2': '#CC79A7', 'IT-KB-thm2-dir': '#56B4E9', 'MOBO': '#009E73', 'random': '#666666',
+           'MT-BKB': '#E69F00', 'MT-BKB-sharp': '#000000', 'IT-BKB': '#D55E00', 'tuned': '#882255'} # Algorithm 2 has the colour of Algorithm 1, dashed
 _spare = ['#F0E442', '#A52A2A', '#8B4513', '#4B0082', '#2F4F4F']
 
 def colour(name, # algorithm
@@ -41,7 +42,7 @@ def plot_regret(res, # Comparison
     for name, R in data.items():
         m = R.mean(0); s = R.std(0, ddof=1)/(np.sqrt(len(R)) if band == 'se' else 1.) if len(R) > 1 else 0*m
         c = colour(name, data)
-        ax.plot(t, m, color=c, label=name); ax.fill_between(t, np.maximum(m - s, 0), m + s, color=c, alpha=.15, lw=0)
+        ax.plot(t, m, '--' if 'BKB' in name else '-', color=c, label=name); ax.fill_between(t, np.maximum(m - s, 0), m + s, color=c, alpha=.15, lw=0)
     ax.set(xlabel='round t', ylabel='$R_C(t)/t$' if metric == 'cumulative' else '$R_B(t)$', ylim=(0, None), title=f"{res.problem}, {res.trials} trials, band: 1 {band}")
     ax.legend(frameon=False, fontsize=8)
     return ax.figure
