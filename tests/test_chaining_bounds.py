@@ -24,6 +24,16 @@ def test_truth_lies_between_on_coarse_clouds(X):
     assert b.lower <= b.upper*(1 + 1e-9) + 1e-9 and b.upper <= 2*b.lower + 1e-9
 
 
+@pytest.mark.parametrize('m, sigma', [((8, 8, 8), (1, .5, .25)), ((4, 4, 4, 4), (1, .7, .5, .35)), ((30, 10), (1, 1)), ((2,)*8, tuple(.8**np.arange(8)))])
+def test_growth_sees_all_scales_of_a_tree_process(m, sigma):
+    i = np.indices(m).reshape(len(m), -1).T
+    X = np.hstack([s*np.eye(int(np.prod(m[:l + 1])))[np.ravel_multi_index(i[:, :l + 1].T, m[:l + 1])] for l, s in enumerate(sigma)])   # one coordinate a branch
+    f = (np.random.default_rng(0).normal(size=(4000, X.shape[1]))@X.T).max(1)
+    L = lower_bounds(cdist(X, X))
+    assert sum(s*e_max(b) for s, b in zip(sigma, m)) <= L['growth']*(1 + 1e-9) or m[0] == 2      # the sum over the levels of Sudakov's bound
+    assert L['sudakov'] < L['growth'] <= f.mean() + 4*f.std()/4000**.5
+
+
 @pytest.mark.parametrize('D, want', [(np.zeros((1, 1)), 0.), (np.zeros((5, 5)), 0.), (np.array([[0., 2.], [2., 0.]]), 2/np.sqrt(2*np.pi)), (cdist(np.eye(3), np.eye(3)), e_max(3)),
                                      (np.repeat(np.repeat(cdist(np.eye(3), np.eye(3)), 4, 0), 4, 1), e_max(3))])
 def test_odd_sizes(D, want):

@@ -13,7 +13,7 @@ from scipy.sparse.linalg import eigsh
 from scipy.spatial import ConvexHull, QhullError
 from scipy.special import ndtr, ndtri, owens_t
 from ..core.checks import as_points, positive
-from .trees import Tree, _gram, as_metric, chaining_tree
+from .trees import Tree, _build, _gram, _plant, as_metric, chaining_tree
 
 # %% ../../nbs/chaining/lower_bounds.ipynb #451884c1
 def gram(D): # (N, N) distances -> (N, N)
@@ -237,14 +237,15 @@ def _clusters(D2, sup, v, e): # squared distances, supports of m clusters, their
     return best
 
 def _growth(D): # -> value, support
-    t = chaining_tree(D)
+    level, parent, eps = _build(D, D.max()*.8**np.arange(30))            # finer than halving, so that no scale of the set is missed
+    t = _plant(level, parent, eps, lambda i, j: D[i, j])
     D2, e = D*D, np.r_[0., e_max(np.arange(1, t.N + 1))]
     found = {t.depth: {x: (0., np.array([x])) for x in range(t.N)}}
     for h in range(t.depth - 1, -1, -1):
         found[h] = {}
         for s in t.nodes(h).tolist():
             best = found[h + 1][s]
-            for j in range(h + 1, t.depth + 1):
+            for j in range(h + 1, min(h + 11, t.depth + 1)):
                 C = np.flatnonzero((t.chain[h] == s) & (t.level <= j))
                 if len(C) < 2: continue
                 if len(C) > 400: break

@@ -172,9 +172,13 @@ def chaining_tree(D, # (N, N) distances
 
     Raises ValueError if D is no metric (the triangle inequality is checked on a sample) or `levels` is no integer >= 1."""
     D = as_metric(D)
-    N, far = len(D), D.max(1)
-    eps = _radii(far.max(), np.min(D, where=D > 0, initial=np.inf) if levels is None else 0, levels)
-    Q, root = _reach(D, eps), int(far.argmin())
+    top = D.max()
+    level, parent, eps = _build(D, _radii(top, np.min(D, where=D > 0, initial=np.inf) if levels is None else 0, levels))
+    return _plant(level, parent, eps, lambda i, j: D[i, j])
+
+def _build(D, eps): # (N, N) distances, or any increasing function of them; (H,) falling radii, likewise -> levels, parents, radii
+    N, root = len(D), int(D.max(1).argmin())
+    Q = _reach(D, eps)
     level, above = np.full(N, len(eps)), np.full(N, root)              # depth; for a node its parent, for any other point its nearest node
     near, reached = D[root].copy(), Q[root].copy()                     # distance to the nearest node, levels at which that is within reach
     level[root] = 0
@@ -190,7 +194,7 @@ def chaining_tree(D, # (N, N) distances
             near[rest[closer]], above[rest[closer]] = d[closer], b[j[closer]]
             reached[rest] = np.maximum(reached[rest], Q[b].max(0)[rest])
         if not near[rest].any(): break                                 # all others are copies of nodes
-    return _plant(level, above, eps, lambda i, j: D[i, j])
+    return level, above, eps
 
 def _plant(level, parent, eps, metric): # -> Tree
     depth = int(level.max()) if (level < len(eps)).all() else len(eps)
