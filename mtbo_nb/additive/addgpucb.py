@@ -15,8 +15,8 @@ from ..core.bandit import Bandit
 from ..core.checks import as_outputs, as_points, count, one_of, positive, probability
 from ..core.domains import Box, Maximum, _needs, _values
 from ..core.kernels import SE, Kernel
-from .gp import Additive, AdditiveGP, _names, as_groups, fit
-from .decomposition import best_groups, group_sizes, random_groups, swap_groups
+from .gp import Additive, AdditiveGP, _names, as_groups, fit_additive
+from .decomposition import _canonical, best_groups, group_sizes, n_decompositions, random_groups, swap_groups
 
 # %% ../../nbs/additive/addgpucb.ipynb #fa9b9d8c
 def direct_rounds(d, # coordinates
@@ -135,6 +135,8 @@ class AddGPUCB(Bandit):
         self.groups, self.d, self.M = None if groups is None else as_groups(groups, D, partial), d, M
         if groups is None: self.M = -(-D//count(d, 'd')) if M is None else M
         self._sizes = [len(g) for g in self.groups] if self.groups else group_sizes(D, d, self.M, partial)
+        single = self.groups is None and n_decompositions(D, d, self.M, partial) == 1             # d = D, or d = 1: nothing to choose
+        self._known = _canonical(random_groups(D, d, self.M, 0, partial)) if single else self.groups
         self.decomposition, self.bonus, self.on_nan = one_of(decomposition, 'decomposition', ('best', 'swap', 'fixed', 'random')), one_of(bonus, 'bonus', ('sum', 'joint')), one_of(on_nan, 'on_nan', ('raise', 'skip'))
         self.k, self.noise, self.mean = k, noise if noise is None else positive(noise, 'noise'), mean
         self.beta = positive(beta, 'beta', zero=True) if isinstance(beta, Real) else one_of(beta, 'beta', ('practical', 'theorem'))
@@ -169,7 +171,7 @@ from fastcore.basics import patch
 
 @patch
 def _first_groups(self:AddGPUCB, rng):
-    return self.groups or random_groups(self.domain.d, self.d, self.M, rng, self.partial)
+    return self._known or random_groups(self.domain.d, self.d, self.M, rng, self.partial)
 @patch
 def _start(self:AddGPUCB, var): # variance of the outputs -> kernel(s) where learning starts
     if self.k is not None: return self.k
@@ -187,22 +189,22 @@ def _refresh(self:AddGPUCB):
     if due:
         var = float(np.var(y)) if len(y) > 1 and np.var(y) > 0 else 1.
         start, noise0 = (old.k, self.gp.noise) if old is not None else (self._start(var), None)
-        groups = self.groups or (old.groups if old is not None else None)
+        groups = self._known or (old.groups if old is not None else None)
         kw = dict(noise=self.noise, mean=self.mean, restarts=self.restarts, rng=self.rng)
-        search = self.groups is None and self.decomposition in ('best', 'swap')
+        search = self._known is None and self.decomposition in ('best', 'swap')
         if not self.learn:
             found = None; groups = groups or self._first_groups(self.rng)
         elif search and len(y) > 1:
             found = best_groups(U, y, self.d, self.M, start, self.tries, groups, start_noise=noise0, partial=self.partial, **kw)
             if self.decomposition == 'swap': found = swap_groups(found, U, y, noise=self.noise, mean=self.mean, rng=self.rng)
-        elif len(y) > 0: found = fit(Additive(start, groups or self._first_groups(self.rng)), U, y, start_noise=noise0, **kw)
+        elif len(y) > 0: found = fit_additive(Additive(start, groups or self._first_groups(self.rng)), U, y, start_noise=noise0, **kw)
         else: found = None; groups = groups or self._first_groups(self.rng)
         if found is None: ker, noise, mean = Additive(start, groups), self.noise or 1e-2*np.sqrt(var), self.mean or 0.
         else: ker, noise, mean = found.kernel, found.noise, found.mean
         self._next = max(self.t, self.n_init) + self.n_cyc
         self._condition(ker, noise, mean)
         self.fits.append(dict(t=self.t, groups=ker.groups, theta=ker.theta, noise=noise, mean=mean, lml=self.gp.lml, likelihoods=found.calls if found else 0))
-    elif self.groups is None and self.decomposition == 'random': self._condition(Additive(old.k, self._first_groups(self.rng)), self.gp.noise, self.gp.prior_mean)
+    elif self._known is None and self.decomposition == 'random': self._condition(Additive(old.k, self._first_groups(self.rng)), self.gp.noise, self.gp.prior_mean)
 @patch
 def _state(self:AddGPUCB):
     model = None if self.gp is None else dict(kernel=self.gp.kernel, noise=self.gp.noise, mean=self.gp.prior_mean)
@@ -258,7 +260,7 @@ def _search(self:AddGPUCB): # -> (D,) point of the unit cube, calls
     if self.maximiser is None:
         def phi(U): return {j: self._phi(m, np.sqrt(v), beta)[0] for j, (m, v) in self.gp.predict(U).items()}
         best = maximise_groups(phi, {j: len(g) for j, g in enumerate(groups)}, share)
-    else: best = {j: self.maximiser(lambda U, j=j: self.acquisition(j, U), Box.unit(len(g)), self.rng, lambda U, j=j: self.acquisition(j, U, True)[1]) for j, g in enumerate(groups)}
+    else: best = {j: self.maximiser(lambda U, j=j: self.acquisition(j, U), Box.unit(len(g)), int(self.rng.integers(2**31)), lambda U, j=j: self.acquisition(j, U, True)[1]) for j, g in enumerate(groups)}
     for j, g in enumerate(groups):
         m = best[j]
         if self.polish: m = _climb(lambda U, j=j: self.acquisition(j, U, True), m)

@@ -25,6 +25,10 @@ class UniformSearch(AddGPUCB):
                 ):
         super().__init__(domain, d=1, M=1, partial=True, budget=3, on_nan=on_nan, rng=rng)
     def _choose(self, weight): return self._uniform(), dict(beta=np.nan, calls=0)
+    @classmethod
+    def on(cls, problem, **kw): # problem with a Box; other arguments win over the problem's
+        "The algorithm set up for a problem."
+        return cls(**{**dict(domain=problem.domain), **kw})
     def __repr__(self): return f"UniformSearch({self.domain}; {self.t} observations)"
 
 class DirectSearch(AddGPUCB):
@@ -48,6 +52,10 @@ class DirectSearch(AddGPUCB):
             if not np.isinf(self._values).any():
                 v, low = self._values, self._y.min() if len(self._y) else 0.
                 self._todo = self._gen.send(np.where(np.isnan(v), low, v)); self._values = np.full(len(self._todo), np.inf)
+    @classmethod
+    def on(cls, problem, **kw): # problem with a Box; other arguments win over the problem's
+        "The algorithm set up for a problem."
+        return cls(**{**dict(domain=problem.domain), **kw})
     def __repr__(self): return f"DirectSearch({self.domain}; {self.t} observations)"
 
 # %% ../../nbs/additive/baselines.ipynb #8394117a
@@ -66,7 +74,6 @@ class GPUCB(AddGPUCB):
         "The algorithm set up for a problem."
         return cls(**{**dict(domain=problem.domain), **kw})
     def __repr__(self): return f"{type(self).__name__}({self.domain}; {self.t} observations)"
-for cls in (UniformSearch, DirectSearch): cls.on = classmethod(lambda cls, problem, **kw: cls(**{**dict(domain=problem.domain), **kw}))
 
 # %% ../../nbs/additive/baselines.ipynb #eb95a419
 def log_h(z): # (N,) -> (N,), (N,)

@@ -17,7 +17,7 @@ from scipy.linalg import lapack
 
 from ..core.checks import as_outputs, as_points, as_rng, count
 from ..core.kernels import SE
-from .gp import Additive, Fit, MarginalLikelihood, as_groups, fit
+from .gp import Additive, AdditiveFit, MarginalLikelihood, as_groups, fit_additive
 
 # %% ../../nbs/additive/decomposition.ipynb #0e67cf4a
 def group_sizes(D, # coordinates
@@ -77,19 +77,19 @@ def best_groups(X, # (t, D) points
                 partial=False, # may d*M be below D?
                 workers=None, # threads; one a core if None
                 rng=None, # seed or Generator
-                **kw # other arguments of `fit`
-               ): # `Fit`
-    "The best of several random decompositions by maximised marginal likelihood. Raises ValueError as `group_sizes` and `fit` do."
+                **kw # other arguments of `fit_additive`
+               ): # `AdditiveFit`
+    "The best of several random decompositions by maximised marginal likelihood. Raises ValueError as `group_sizes` and `fit_additive` do."
     X, rng = as_points(X), as_rng(rng)
     D, k = X.shape[1], 1.*SE(.3) if k is None else k
     tries = D if tries is None else count(tries, 'tries')
     known = min(n_decompositions(D, d, M, partial), tries)
     cands = dict.fromkeys([as_groups(current, D)] if current else [])
     while len(cands) < known: cands[_canonical(random_groups(D, d, M, rng, partial))] = None       # different ones
-    def score(g): return fit(Additive(k, g), X, y, noise, mean, restarts=0, start_noise=start_noise, maxiter=15, ftol=1e-5, **kw)
+    def score(g): return fit_additive(Additive(k, g), X, y, noise, mean, restarts=0, start_noise=start_noise, maxiter=15, ftol=1e-5, **kw)
     with _one_blas_thread(), ThreadPoolExecutor(workers or os.cpu_count()) as pool: fits = list(pool.map(score, cands))
     best = max(fits, key=lambda f: f.lml)
-    again = fit(best.kernel, X, y, noise, mean, restarts=restarts, start_noise=best.noise, rng=rng, **kw)
+    again = fit_additive(best.kernel, X, y, noise, mean, restarts=restarts, start_noise=best.noise, rng=rng, **kw)
     calls = sum(f.calls for f in fits) + again.calls
     return max(best, again, key=lambda f: f.lml)._replace(calls=calls)
 
@@ -97,7 +97,7 @@ def _canonical(groups): # the same decomposition always in the same order: group
     return tuple(sorted((tuple(sorted(g)) for g in groups), key=lambda g: (-len(g), g)))
 
 # %% ../../nbs/additive/decomposition.ipynb #739396a5
-def swap_groups(start, # `Fit` to start from
+def swap_groups(start, # `AdditiveFit` to start from
                 X, # (t, D) points
                 y, # (t,) outputs
                 swaps=None, # swaps to try in all; 20 D if None
@@ -105,8 +105,8 @@ def swap_groups(start, # `Fit` to start from
                 mean=None, # known constant mean; learned if None
                 rounds=4, # alternations of swapping and learning θ
                 rng=None, # seed or Generator
-                **kw # other arguments of `fit`
-               ): # `Fit`
+                **kw # other arguments of `fit_additive`
+               ): # `AdditiveFit`
     "Hill-climb the marginal likelihood over decompositions by swaps of two coordinates, from `start`."
     with _one_blas_thread(): return _swap(start, X, y, swaps, noise, mean, rounds, rng, **kw)
 
@@ -132,7 +132,7 @@ def _swap(start, X, y, swaps, noise, mean, rounds, rng, **kw):
             v = _lml(K2, y, mean)
             if v > value: value, K, groups[i], groups[j], parts[i], parts[j], home[a], home[b], moved = v, K2, gi, gj, pi, pj, j, i, True
         if not moved: break
-        f = fit(Additive(ker.k, groups[:-1]), X, y, noise, mean, restarts=0, start_noise=best.noise, rng=rng, **kw)
+        f = fit_additive(Additive(ker.k, groups[:-1]), X, y, noise, mean, restarts=0, start_noise=best.noise, rng=rng, **kw)
         if f.lml > best.lml: best = f
     return best
 
