@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['CENTRES', 'CASES', 'LRG_RANGES', 'LRG_MOCK', 'SPLITS', 'additive_cases', 'BUDGETS', 'ScalarProblem', 'three_bumps',
-           'three_bumps_max', 'additive_bumps', 'eisenstein_hu', 'growth', 'linear_power', 'camb_power', 'read_lrg',
-           'mock_lrg', 'lrg_power', 'lrg', 'face_images', 'Cascade', 'viola_jones', 'additive_methods',
+           'three_bumps_max', 'additive_bumps', 'eisenstein_hu', 'growth_factor', 'linear_power', 'camb_power',
+           'read_lrg', 'mock_lrg', 'lrg_power', 'lrg', 'face_images', 'Cascade', 'viola_jones', 'additive_methods',
            'additive_problem', 'additive_trial', 'additive_study', 'regrets', 'plot_additive', 'table_additive',
            'figures_additive']
 
@@ -119,7 +119,7 @@ def eisenstein_hu(k, # (K,) wavenumbers, 1/Mpc
     Tb = (T0(1., 1.)/(1 + (k*s/5.2)**2) + alpha_b/(1 + (beta_b/(k*s))**3)*np.exp(-(k/k_silk)**1.4))*np.sinc(k*s_tilde/np.pi)
     return fb*Tb + fc*Tc
 
-def growth(Omega_m, # density of matter today
+def growth_factor(Omega_m, # density of matter today
            Omega_L, # density of the cosmological constant today
            z=0. # redshift
           ): # float, growth of perturbations, equal to 1/(1 + z) where matter dominates
@@ -135,7 +135,7 @@ def linear_power(k, # (K,) wavenumbers, h/Mpc
     "Linear matter power spectrum."
     K = k*h; Om = omega_m/h**2                                                             # 1/Mpc
     index = n_s - 1 + .5*running*np.log(K/.05)
-    delta2 = .16*np.exp(lnA)*1e-10*(K/.05)**index*(K**2*2997.92458**2/omega_m)**2*(eisenstein_hu(K, omega_m, omega_b)*growth(Om, Omega_L, z))**2
+    delta2 = .16*np.exp(lnA)*1e-10*(K/.05)**index*(K**2*2997.92458**2/omega_m)**2*(eisenstein_hu(K, omega_m, omega_b)*growth_factor(Om, Omega_L, z))**2
     return 2*np.pi**2*delta2/k**3
 
 def camb_power(k, omega_m, omega_b, h, n_s, lnA, Omega_L, running=0., z=.35): # as `linear_power`
@@ -175,7 +175,8 @@ def lrg_power(k, b, Q, power=linear_power, **cosmology): # (K,) wavenumbers h/Mp
 def lrg(folder=None, # data folder, see `read_lrg`; the mock if None
         D=20, # coordinates in all; the nine parameters stand at random places among them
         rng=0, # seed or Generator for the places (and the mock)
-        power=linear_power # `linear_power` or `camb_power`
+        power=linear_power, # `linear_power` or `camb_power`
+        log=False # -log(χ²/2) in place of -χ²/2? The same maximiser, but values that a stationary model can follow
        ): # ScalarProblem
     "Maximum likelihood for luminous red galaxies: nine parameters in `D` coordinates. Raises ValueError for a bad folder or `D < 9`."
     rng = as_rng(rng); data = mock_lrg(rng) if folder is None else read_lrg(folder)
@@ -183,8 +184,9 @@ def lrg(folder=None, # data folder, see `read_lrg`; the mock if None
     lo, hi = np.zeros(D), np.ones(D)
     lo[places], hi[places] = np.array([LRG_RANGES[n] for n in names]).T
     def f(X):
-        return np.array([-.5*(((data['P'] - data['W']@lrg_power(data['k'], power=power, **dict(zip(names, x[places]))))/data['sd'])**2).sum() for x in as_points(X, D)])
-    p = ScalarProblem('sdss', f, Box(lo, hi), 0., effective=len(names), about=f"log likelihood of {len(data['P'])} band powers, {'mock' if folder is None else 'data'}")
+        half = np.array([.5*(((data['P'] - data['W']@lrg_power(data['k'], power=power, **dict(zip(names, x[places]))))/data['sd'])**2).sum() for x in as_points(X, D)])
+        return -np.log(half) if log else -half
+    p = ScalarProblem('sdss-log' if log else 'sdss', f, Box(lo, hi), 0., effective=len(names), about=f"log likelihood of {len(data['P'])} band powers, {'mock' if folder is None else 'data'}")
     p.data, p.places, p.names = data, places, names
     return p
 
@@ -214,6 +216,7 @@ class Cascade:
         self._text = re.split(r'(?<=<stageThreshold>)([^<]*)(?=</stageThreshold>)', path.read_text())
         self.thresholds = np.array([float(t) for t in self._text[1::2]])
     def classifier(self, thresholds): # (22,) -> cv2.CascadeClassifier
+        "OpenCV's own classifier with these thresholds."
         text = self._text.copy(); text[1::2] = [f'{t:.17g}' for t in thresholds]
         with tempfile.TemporaryDirectory() as tmp:
             path = Path(tmp)/'cascade.xml'; path.write_text(''.join(text))
@@ -256,18 +259,18 @@ def additive_methods(problem, # ScalarProblem
                  'RAND': lambda rng: UniformSearch(problem.domain, rng=rng), 'DIRECT': lambda rng: DirectSearch(problem.domain, rng=rng)})
     return make
 
-def additive_problem(case, # 'D-d-M' of CASES, 'sdss' or 'vj'
+def additive_problem(case, # 'D-d-M' of CASES, 'sdss', 'sdss-log' or 'vj'
                      rng=0, # seed or Generator, draws the groups
                      data=None # data folder for 'sdss' and 'vj'; mock and default images if None
                     ): # ScalarProblem
     "A problem by name. Raises ValueError for an unknown one."
     one_of(case, 'case', additive_cases)
-    if case == 'sdss': return lrg(data, rng=rng)
+    if case.startswith('sdss'): return lrg(data, rng=rng, log=case == 'sdss-log')
     if case == 'vj': return viola_jones(data)
     return additive_bumps(*map(int, case.split('-')), rng=rng)
 
-additive_cases = tuple('-'.join(map(str, c)) for c in CASES) + ('sdss', 'vj') # names of the experiments
-BUDGETS = {'sdss': 500, 'vj': 1000} # evaluations of the acquisition where the paper departs from its rule
+additive_cases = tuple('-'.join(map(str, c)) for c in CASES) + ('sdss', 'vj', 'sdss-log') # names of the experiments
+BUDGETS = {'sdss': 500, 'sdss-log': 500, 'vj': 1000} # evaluations of the acquisition where the paper departs from its rule
 
 def additive_trial(case, # name in `additive_cases`
                    method, # name in `additive_methods`
@@ -331,6 +334,7 @@ def plot_additive(study, # what `additive_study` returns
             ax.plot(t, mu, color=c, label=m.replace('*', '★'), lw=1.4, ls='-' if m.startswith('Add') else '--'); ax.fill_between(t, mu - se, mu + se, color=c, alpha=.15, lw=0)
     known = next(iter(study.values()))['optimum'] is not None
     axs[0].set(xlabel='queries', ylabel='simple regret' if known else 'largest value', title=title); axs[1].set(xlabel='queries', ylabel='$R_t/t$' if known else 'mean value')
+    if not known: axs[0].set_ylim(bottom=min(regrets(r['f'])[0].mean(0)[min(20, r['f'].shape[1] - 1)] for r in study.values()))
     axs[1].legend(frameon=False, fontsize=7, ncol=2); fig.tight_layout()
     return fig
 
@@ -363,7 +367,7 @@ def figures_additive(case='10-3-3', # names in `additive_cases`, separated by co
     out, studies = Path(out), {}
     out.mkdir(parents=True, exist_ok=True)
     for c in cases:
-        args = dict(T=T or {'sdss': 400, 'vj': 300}.get(c, 500), trials=trials, methods=chosen, out=out/'runs', data=data, progress=progress)
+        args = dict(T=T or {'sdss': 400, 'sdss-log': 400, 'vj': 300}.get(c, 500), trials=trials, methods=chosen, out=out/'runs', data=data, progress=progress)
         if workers == 1: s = additive_study(c, **args)
         else:
             with process_pool(workers or None) as pool: s = additive_study(c, executor=pool, **args)
