@@ -31,7 +31,7 @@ algorithms = {
     'IT-KB': ITKB,                                            # the paper's baseline, √n
     'IT-KB-thm2': partial(ITKB, radius='theorem'),            # Theorem 2 for the diagonal kernel
     'IT-KB-thm2-dir': partial(ITKB, radius='theorem', bound='direction'),
-    'SharpMT-KB': SharpMTKB,                                  # directional acquisition, dual set
+    'SharpMT-KB': SharpMTKB,                                  # directional acquisition, hedged set
     'MOBO': MOBO,
     'random': RandomSearch}
 
