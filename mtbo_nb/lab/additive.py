@@ -6,8 +6,8 @@
 __all__ = ['CENTRES', 'CASES', 'LRG_RANGES', 'LRG_MOCK', 'SPLITS', 'additive_cases', 'BUDGETS', 'ScalarProblem', 'three_bumps',
            'three_bumps_max', 'additive_bumps', 'eisenstein_hu', 'growth_factor', 'linear_power', 'camb_power',
            'read_lrg', 'mock_lrg', 'lrg_power', 'lrg', 'face_images', 'Cascade', 'viola_jones', 'additive_methods',
-           'additive_problem', 'additive_trial', 'additive_study', 'regrets', 'plot_additive', 'table_additive',
-           'figures_additive']
+           'additive_problem', 'additive_trial', 'additive_study', 'regrets', 'additive_curves', 'plot_additive',
+           'table_additive', 'figures_additive']
 
 # %% ../../nbs/lab/additive.ipynb #bdaa22fd
 import json, os, tempfile, time
@@ -247,13 +247,14 @@ SPLITS = {10: ((1, 10), (2, 5), (3, 4), (5, 2)), 24: ((1, 24), (3, 8), (6, 4), (
 def additive_methods(problem, # ScalarProblem
                      budget=None # evaluations of the acquisition a round, as for GP-UCB; the paper's if None
                     ): # {name: function rng -> algorithm}
-    "The algorithms of the paper's figures for a problem."
+    "The algorithms of the paper's figures for a problem, and two of ours: `...-joint` (acquisition (9)) and `...-swap` (decomposition by swaps)."
     D = problem.domain.d
     less = lambda M: None if budget is None else max(int(.9*budget), 3*M)
     make = {}
-    if problem.groups: make['Add-*'] = lambda rng: AddGPUCB(problem.domain, groups=problem.groups, partial=True, budget=less(len(problem.groups)), rng=rng)
+    if problem.groups:
+        for name, bonus in (('Add-*', 'sum'), ('Add-*-joint', 'joint')): make[name] = lambda rng, bonus=bonus: AddGPUCB(problem.domain, groups=problem.groups, partial=True, bonus=bonus, budget=less(len(problem.groups)), rng=rng)
     for d, M in SPLITS.get(D, ((1, D), (max(D//8, 2), -(-D//max(D//8, 2))))):
-        make[f'Add-{d}/{M}'] = lambda rng, d=d, M=M: AddGPUCB(problem.domain, d=d, M=M, budget=less(M), rng=rng)
+        for name, how in (('', 'best'), ('-swap', 'swap')): make[f'Add-{d}/{M}{name}'] = lambda rng, d=d, M=M, how=how: AddGPUCB(problem.domain, d=d, M=M, decomposition=how, budget=less(M), rng=rng)
     d_e = 5 if problem.name == 'vj' else problem.effective or min(D, 5)
     make.update({'GP-UCB': lambda rng: GPUCB(problem.domain, budget=budget, rng=rng), 'GP-EI': lambda rng: GPEI(problem.domain, budget=budget, rng=rng), 'REMBO': lambda rng: REMBO(problem.domain, d_e, budget=budget, rng=rng),
                  'RAND': lambda rng: UniformSearch(problem.domain, rng=rng), 'DIRECT': lambda rng: DirectSearch(problem.domain, rng=rng)})
@@ -291,7 +292,7 @@ def additive_trial(case, # name in `additive_cases`
 def additive_study(case, # name in `additive_cases`
                    T=200, # rounds
                    trials=5, # independent trials
-                   methods=None, # names; all if None
+                   methods=None, # names in `additive_methods`; those of the paper if None
                    out=None, # folder for the runs; nothing is kept if None
                    executor=None, # any concurrent.futures.Executor; this process if None
                    data=None, # data folder
@@ -300,7 +301,7 @@ def additive_study(case, # name in `additive_cases`
     "All methods over all trials. With `out`, a killed call made again goes on, more trials or rounds extend it."
     T, trials = count(T, 'T'), count(trials, 'trials')
     names = list(additive_methods(additive_problem(case, 0, data)))
-    methods = names if methods is None else [one_of(m, 'methods', names) for m in methods]
+    methods = [m for m in names if not m.endswith(('-joint', '-swap'))] if methods is None else [one_of(m, 'methods', names) for m in methods]
     folder = None if out is None else Path(out)/case
     if folder: folder.mkdir(parents=True, exist_ok=True)
     jobs = [(m, i, (case, m, i, T, folder and folder/f"{m.replace('/', '_').replace('*', 'star')}-{i:03d}.npz", data)) for i in range(trials) for m in methods]
@@ -320,21 +321,36 @@ def regrets(f, # (trials, T) true values at the queries
     best, mean = np.fmax.accumulate(f, 1), np.nancumsum(f, 1)/np.arange(1, f.shape[1] + 1)
     return (best, mean) if optimum is None else (optimum - best, optimum - mean)
 
-def plot_additive(study, # what `additive_study` returns
+def additive_curves(study, # what `additive_study` returns
+                    points=60 # how many rounds to keep
+                   ): # {method: dict}, plain lists: t, simple, simple_se, average, average_se; known: are they regrets?
+    "Mean and standard error over the trials of both measures, thinned: what the figures show, small enough to keep."
+    out = {}
+    for m, r in study.items():
+        T = r['f'].shape[1]; t = np.unique(np.linspace(1, T, min(points, T)).round().astype(int)); d = dict(t=t.tolist(), trials=len(r['f']), known=r['optimum'] is not None)
+        for name, v in zip(('simple', 'average'), regrets(r['f'], r['optimum'])):
+            v = v[:, t - 1]; d[name] = [float(f'{x:.5g}') for x in v.mean(0)]; d[name + '_se'] = [float(f'{x:.3g}') for x in v.std(0, ddof=len(v) > 1)/np.sqrt(len(v))]
+        out[m] = d
+    return out
+
+def plot_additive(study, # what `additive_study` or `additive_curves` returns
                   title='' # of the left panel
                  ): # Figure
     "A row of Figure 3 or 4: simple regret and average regret (mean ± se over the trials), or best value."
     import matplotlib.pyplot as plt
-    colours = {'GP-UCB': '#000000', 'GP-EI': '#777777', 'REMBO': '#CC79A7', 'RAND': '#D55E00', 'DIRECT': '#E69F00', 'Add-*': '#0072B2'}
-    fig, axs = plt.subplots(1, 2, figsize=(9, 3.2)); greens = iter(('#009E73', '#56B4E9', '#F0E442', '#999933'))
-    for m, r in study.items():
-        c, T = colours.get(m) or next(greens, '#AA4499'), r['f'].shape[1]
-        for ax, v in zip(axs, regrets(r['f'], r['optimum'])):
-            mu, se, t = v.mean(0), v.std(0, ddof=len(v) > 1)/np.sqrt(len(v)), np.arange(1, T + 1)
-            ax.plot(t, mu, color=c, label=m.replace('*', '★'), lw=1.4, ls='-' if m.startswith('Add') else '--'); ax.fill_between(t, mu - se, mu + se, color=c, alpha=.15, lw=0)
-    known = next(iter(study.values()))['optimum'] is not None
+    curves = study if 'simple' in next(iter(study.values())) else additive_curves(study, 10**6)
+    colours = {'GP-UCB': '#000000', 'GP-EI': '#777777', 'REMBO': '#CC79A7', 'RAND': '#D55E00', 'DIRECT': '#E69F00', 'Add-*': '#0072B2', 'Add-*-joint': '#0072B2'}
+    fig, axs = plt.subplots(1, 2, figsize=(9, 3.2)); greens = iter(('#009E73', '#56B4E9', '#F0E442', '#999933', '#44AA99', '#882255'))
+    known = next(iter(curves.values()))['known']
+    for m, r in curves.items():
+        c, t = colours.get(m) or next(greens, '#AA4499'), r['t']
+        for ax, name in zip(axs, ('simple', 'average')):
+            mu, se = np.array(r[name]), np.array(r[name + '_se'])
+            ax.plot(t, mu, color=c, label=m.replace('*', '★'), lw=1.4, ls=':' if m.endswith(('joint', 'swap')) else '-' if m.startswith('Add') else '--'); ax.fill_between(t, np.maximum(mu - se, .5*mu) if known else mu - se, mu + se, color=c, alpha=.15, lw=0)
     axs[0].set(xlabel='queries', ylabel='simple regret' if known else 'largest value', title=title); axs[1].set(xlabel='queries', ylabel='$R_t/t$' if known else 'mean value')
-    if not known: axs[0].set_ylim(bottom=min(regrets(r['f'])[0].mean(0)[min(20, r['f'].shape[1] - 1)] for r in study.values()))
+    if known:
+        for ax in axs: ax.set_yscale('log')
+    else: axs[0].set_ylim(bottom=min(np.interp(20, r['t'], r['simple']) for r in curves.values()))
     axs[1].legend(frameon=False, fontsize=7, ncol=2); fig.tight_layout()
     return fig
 
@@ -354,12 +370,12 @@ def figures_additive(case='10-3-3', # names in `additive_cases`, separated by co
                      out='mtbo_out/additive', # folder for pictures, tables and runs
                      T=None, # rounds; 500 (400 for sdss, 300 for vj) if None
                      trials=5, # independent trials
-                     methods=None, # names, separated by commas; all if None
+                     methods=None, # names, separated by commas; those of the paper if None
                      workers=1, # processes; 0: one a core
                      data=None, # data folder for 'sdss' or 'vj'
                      progress=True # show a bar?
                     ): # {case: study}
-    "Figures 3, 4 and 5: plays what is not there yet, writes `CASE.png` and `CASE.txt` into `out`. A killed call made again goes on, trial by trial and step by step. Raises ValueError for unknown names."
+    "Figures 3, 4 and 5: plays what is not there yet, writes `CASE.png`, `CASE.txt` and the curves `CASE.json` into `out`. A killed call made again goes on, trial by trial and step by step. Raises ValueError for unknown names."
     import matplotlib.pyplot as plt
     from mtbo_nb.lab.experiments import process_pool
     cases = list(additive_cases) if case == 'all' else [one_of(c.strip(), 'case', additive_cases) for c in case.split(',')]
@@ -372,5 +388,5 @@ def figures_additive(case='10-3-3', # names in `additive_cases`, separated by co
         else:
             with process_pool(workers or None) as pool: s = additive_study(c, executor=pool, **args)
         fig = plot_additive(s, f'({c.replace("-", ", ")})' if c[0].isdigit() else c); fig.savefig(out/f'{c}.png', dpi=130); plt.close(fig)
-        (out/f'{c}.txt').write_text(table_additive(s, c) + '\n', encoding='utf-8'); studies[c] = s
+        (out/f'{c}.json').write_text(json.dumps(additive_curves(s)) + '\n', encoding='utf-8'); (out/f'{c}.txt').write_text(table_additive(s, c) + '\n', encoding='utf-8'); studies[c] = s
     return studies
