@@ -35,6 +35,7 @@ from .lab.problems import *
 from .lab.datasets import *
 from .lab.experiments import *
 from .lab.coverage import *
+from .lab.sharing import *
 from .lab.figures import *
 from .lab.additive import *
 from .lab.plots import *

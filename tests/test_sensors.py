@@ -34,6 +34,7 @@ def test_readings_equal_those_read_by_hand(tmp_path, end):
     lab, want = intel_lab(put(tmp_path/'data.txt', lines, end), least=20), by_hand(lines)
     np.testing.assert_array_equal(lab.motes[lab.mote], want[:, 0]); np.testing.assert_allclose(lab.values, want[:, 1:])
     r = lab.report
+    assert r['short'] == sum(len(x.split()) not in (0, 8) for x in lines)
     assert r['lines'] == len([x for x in lines if x]) and r['lines'] == len(lab.mote) + r['short'] + r['unreadable'] + r['of unknown motes'] + r['wild'] + r['of dead motes']
     assert min(r[k] for k in ('short', 'of unknown motes', 'wild')) > 0 and r['dead motes'] == []
 
