@@ -122,6 +122,8 @@ def test_groups_and_components(t, M, seed):
     c = [gp.component(j, Z[:, list(h)]) for j, h in enumerate(g)]
     np.testing.assert_allclose(.5 + sum(m for m, _ in c), gp.mean(Z), atol=1e-8)
     assert (np.sqrt(gp.var(Z)) <= sum(np.sqrt(v) for _, v in c) + 1e-8).all()
+    Delta = gp.kernel(X) + .01*np.eye(t); C = gp.kernel.parts[0](Z, X)
+    np.testing.assert_allclose(c[0][1], gp.kernel.parts[0].diag(Z) - np.einsum('ij,ji->i', C, np.linalg.solve(Delta, C.T)), atol=1e-8)
     np.testing.assert_allclose(turned.component(M - 1, Z[:, list(g[0])]), c[0], atol=1e-8); np.testing.assert_allclose(turned.lml, gp.lml)
 
 def test_repeated_points_and_small_noise():

@@ -245,7 +245,8 @@ def acquisition(self:AddGPUCB, j, # group
                 U, # (N, d_j) points of the group, in the unit cube
                 grad=False # the gradient too?
                ): # (N,), or (N,), (N, d_j)
-    "`φ̃^(j)`, Eq. (7), after the observations so far."
+    "`φ̃^(j)`, Eq. (7), after the observations so far. Raises ValueError before the first `ask` that uses a model."
+    if self.gp is None: raise ValueError(f"there is no model yet: it is made by the first ask after n_init={self.n_init} observations")
     mu, var = self.gp.component(j, U); sd = np.sqrt(var)
     v, a, b = self._phi(mu, sd, self.beta_t(self.t + 1))
     if not grad: return v
