@@ -111,8 +111,8 @@ def test_a_step_costs_less_than_ten_of_gp_ucb():
         out = []
         for r in range(3):
             a = make(); js = np.random.default_rng(r).integers(1000, size=150); a.tell(X[js], f[js])
-            t0 = time.perf_counter()
+            t0 = time.process_time()
             for _ in range(60): x = a.ask(); a.tell(x, f[dom.index(x[None])[0]])
-            out.append(time.perf_counter() - t0)
+            out.append(time.process_time() - t0)
         return min(out)
     assert cost(lambda: ChainingUCB(k, dom)) < 10*cost(lambda: TreeUCB(k, dom, rule='all'))

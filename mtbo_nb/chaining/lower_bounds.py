@@ -237,7 +237,7 @@ def _clusters(D2, sup, v, e): # squared distances, supports of m clusters, their
     return best
 
 def _growth(D): # -> value, support
-    level, parent, eps = _build(D, D.max()*.8**np.arange(30))            # finer than halving, so that no scale of the set is missed
+    level, parent, eps = _build(D, D.max()*.8**np.arange(30), D.max(1))            # finer than halving, so that no scale of the set is missed
     t = _plant(level, parent, eps, lambda i, j: D[i, j])
     D2, e = D*D, np.r_[0., e_max(np.arange(1, t.N + 1))]
     found = {t.depth: {x: (0., np.array([x])) for x in range(t.N)}}

@@ -49,30 +49,41 @@ def metric_matrix(items, # (N, d) points, or any sequence of N things if `metric
     return D
 
 # %% ../../nbs/chaining/trees.ipynb #f113712c
-def as_metric(D, # (N, N) distances
-              name='D' # the argument's name, for the message
-             ): # (N, N) float64
-    "`D` as a matrix of a pseudo-metric. Raises ValueError if it is not square, symmetric, non-negative, finite, zero on the diagonal, or if a (sampled) triangle inequality fails."
+def _look(D, B=256): # (N, N) -> least entry, largest of each row (N,), largest |D - D.T|
+    "One pass over the matrix in pairs of tiles that fit the cache."
+    lo, far, off = np.inf, np.full(len(D), -np.inf), 0.
+    for i in range(0, len(D), B):
+        for j in range(i, len(D), B):
+            a, b = D[i:i+B, j:j+B], D[j:j+B, i:i+B]
+            if np.array_equal(a, b.T): rows, cols = a.max(1), a.max(0)
+            else: rows, cols, off, lo = a.max(1), b.max(1), np.maximum(off, np.abs(a - b.T).max()), np.minimum(lo, b.min())
+            lo = np.minimum(lo, a.min())
+            np.maximum(far[i:i+B], rows, out=far[i:i+B]); np.maximum(far[j:j+B], cols, out=far[j:j+B])
+    return lo, far, off
+
+def _checked(D, name='D'): # (N, N) distances -> the matrix, largest distance of each point
     try: D = np.asarray(D, float)
     except (TypeError, ValueError): raise ValueError(f"{name} must be an (N, N) matrix of numbers") from None
     if D.ndim != 2 or D.shape[0] != D.shape[1] or not len(D): raise ValueError(f"{name} must be a square matrix of distances (N, N), N >= 1, got shape {D.shape}")
-    N, lo, top = len(D), D.min(), D.max()
+    N, (lo, far, off) = len(D), _look(D)
+    top = far.max()
     if not (np.isfinite(lo) and np.isfinite(top)): raise ValueError(f"{name} must be finite, got NaN or inf")
     if lo < -1e-6*top: raise ValueError(f"{name} must be >= 0, got {lo:g}")
     if (z := np.abs(D.diagonal()).max()) > 1e-6*top: raise ValueError(f"{name} must be zero on the diagonal, got {z:g}")
-    off, B = 0., 128                                                 # tiles that fit the cache
-    for i in range(0, N, B):
-        for j in range(i, N, B):
-            a, b = D[i:i+B, j:j+B], D[j:j+B, i:i+B].T
-            if not np.array_equal(a, b): off = max(off, np.abs(a - b).max())
     if off > 1e-6*top: raise ValueError(f"{name} must be symmetric, largest |{name} - {name}.T| is {off:.3g}")
     if N <= 50: i, j, k = (a.ravel() for a in np.indices((N, N, N)))
     else: i, j, k = np.random.default_rng(0).integers(N, size=(3, 20_000))
     bad = D[i, j] - D[i, k] - D[k, j]
     if (m := bad.argmax(), bad.max())[1] > 1e-6*top:
         raise ValueError(f"{name} must obey the triangle inequality{'' if N <= 50 else ' (20,000 triples tried)'}, but {name}[{i[m]}, {j[m]}] exceeds {name}[{i[m]}, {k[m]}] + {name}[{k[m]}, {j[m]}] by {bad[m]:.3g}")
-    if off or lo < 0 or z: D = np.maximum((D + D.T)/2, 0.); np.fill_diagonal(D, 0.)
-    return D
+    if off or lo < 0 or z: D = np.maximum((D + D.T)/2, 0.); np.fill_diagonal(D, 0.); far = D.max(1)
+    return D, far
+
+def as_metric(D, # (N, N) distances
+              name='D' # the argument's name, for the message
+             ): # (N, N) float64
+    "`D` as a matrix of a pseudo-metric. Raises ValueError if it is not square, symmetric, non-negative, finite, zero on the diagonal, or if a (sampled) triangle inequality fails."
+    return _checked(D, name)[0]
 
 # %% ../../nbs/chaining/trees.ipynb #611f0e6e
 def _add_rows(A, rows, out, sign): # (N, N) uint8 of 0 and 1, row numbers, (N,) counts changed in place, +1 or -1
@@ -83,16 +94,19 @@ def _add_rows(A, rows, out, sign): # (N, N) uint8 of 0 and 1, row numbers, (N,) 
 
 def _greedy(A, # (N, N) uint8, is y in the ball of x?
             covered, # (N,) bool
-            packing # only uncovered points may become centres
+            packing, # only uncovered points may become centres
+            within # (N,) points in each ball, covered or not
            ): # centres in the order taken
-    new, free, N = [], ~covered, len(A)
-    counts = np.zeros(N, int)
-    _add_rows(A, np.flatnonzero(free), counts, 1)
-    if packing: counts[covered] = 0
+    new, free, counts = [], ~covered, within.copy()
     left = int(free.sum())
+    if left > len(A)/2: _add_rows(A, np.flatnonzero(covered), counts, -1)
+    else:
+        counts[:] = 0
+        _add_rows(A, np.flatnonzero(free), counts, 1)
+    if packing: counts[covered] = 0
     while left:
         j = int(counts.argmax())
-        if counts[j] == 1: new.extend(np.flatnonzero(free)); break       # no ball holds two uncovered points
+        if counts[j] <= 1: new.extend(np.flatnonzero(free)); break       # no ball holds two uncovered points
         new.append(j)
         ball = np.flatnonzero(A[j] & free)
         free[ball] = False
@@ -110,7 +124,8 @@ def greedy_net(D, # (N, N) distances
               ): # (m,) indices of the net, in the order taken
     "Greedy ε-net: the point whose ball holds the most uncovered points, again and again (Section 3.3). O(N²). Raises ValueError if D is no metric or `eps` is negative."
     D, eps = as_metric(D), positive(eps, 'eps', zero=True)
-    return _greedy((D <= eps).view(np.uint8), np.zeros(len(D), bool), packing)
+    A = (D <= eps).view(np.uint8)
+    return _greedy(A, np.zeros(len(D), bool), packing, A.sum(1))
 
 # %% ../../nbs/chaining/trees.ipynb #1b1d5fc2
 class Tree:
@@ -153,13 +168,16 @@ class Tree:
     def __repr__(self): return f"{type(self).__name__}({self.N} points, depth {self.depth}, nodes by depth: {', '.join(map(str, self.sizes))})"
 
 # %% ../../nbs/chaining/trees.ipynb #76bde44f
-def _reach(D, eps): # (N, N), (H,) falling radii -> (N, N) uint8
-    "At how many levels are x and y within reach of each other?"
-    Q, t = np.zeros(D.shape, np.uint8), np.empty((32, len(D)), bool)
+def _reach(D, eps): # (N, N), (H,) falling radii -> (N, N) uint8, (H, N)
+    "At how many levels are x and y within reach of each other, and how many points are within reach of x at each level?"
+    Q, t, within = np.zeros(D.shape, np.uint8), np.empty((32, len(D)), bool), np.zeros((len(eps), len(D)), int)
     for i in range(0, len(D), 32):
         d = D[i:i+32]
-        for e in eps: Q[i:i+32] += np.less_equal(d, e, out=t[:len(d)]).view(np.uint8)
-    return Q
+        for h, e in enumerate(eps):
+            near = np.less_equal(d, e, out=t[:len(d)]).view(np.uint8)
+            Q[i:i+32] += near
+            within[h] += np.add.reduce(near, axis=0, dtype=np.uint8)   # columns are rows: D is symmetric
+    return Q, within
 
 def _radii(top, low, levels): # diameter, smallest positive distance, number asked for -> (H,)
     if levels is None: levels = min(int(np.ceil(np.log2(top/low))) + 2, 60) if top > 0 else 1
@@ -171,19 +189,17 @@ def chaining_tree(D, # (N, N) distances
     """Nested greedy ε-nets with ε halved from level to level (Section 3.3), on any finite pseudo-metric space. O(N²) time and memory.
 
     Raises ValueError if D is no metric (the triangle inequality is checked on a sample) or `levels` is no integer >= 1."""
-    D = as_metric(D)
-    top = D.max()
-    level, parent, eps = _build(D, _radii(top, np.min(D, where=D > 0, initial=np.inf) if levels is None else 0, levels))
-    return _plant(level, parent, eps, lambda i, j: D[i, j])
+    D, far = _checked(D)
+    eps = _radii(far.max(), np.min(D, where=D > 0, initial=np.inf) if levels is None else 0, levels)
+    return _plant(*_build(D, eps, far), lambda i, j: D[i, j])
 
-def _build(D, eps): # (N, N) distances, or any increasing function of them; (H,) falling radii, likewise -> levels, parents, radii
-    N, root = len(D), int(D.max(1).argmin())
-    Q = _reach(D, eps)
+def _build(D, eps, far): # (N, N) distances, or any increasing function of them; (H,) falling radii, likewise; (N,) row maxima -> levels, parents, radii
+    N, root, (Q, within) = len(D), int(far.argmin()), _reach(D, eps)
     level, above = np.full(N, len(eps)), np.full(N, root)              # depth; for a node its parent, for any other point its nearest node
     near, reached = D[root].copy(), Q[root].copy()                     # distance to the nearest node, levels at which that is within reach
     level[root] = 0
     for h in range(1, len(eps)):
-        new = _greedy((Q > h).view(np.uint8), reached > h, True)
+        new = _greedy((Q > h).view(np.uint8), reached > h, True, within[h])
         level[new], reached[new] = h, 255
         rest = np.flatnonzero(level == len(eps))                       # not yet nodes
         for i in range(0, len(new) if len(rest) else 0, 64):

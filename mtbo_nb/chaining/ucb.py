@@ -172,7 +172,8 @@ class ChainingUCB(ArmsUCB):
         v, self._w = self._K.diagonal()/2, []
         np.subtract(v, self._K, out=self._half)
         self._half += v[:, None]
-        level, parent, _ = _build(self._half.T, max(self._half.max(), 0.)*.25**np.arange(self.levels))
+        far = np.maximum(self._half.max(0), 0.)
+        level, parent, _ = _build(self._half.T, far.max()*.25**np.arange(self.levels), far)
         d = lambda i, j: np.sqrt(np.maximum(2*self._half[i, j], 0.))
         self._use(_plant(level, parent, np.zeros(self.levels), d))
         self._next = max(self.post.t + 1, int(np.ceil(self.post.t*self.rebuild)))
