@@ -58,3 +58,4 @@ def test_additive_hook(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, 'mtbo_nb.lab.additive', types.SimpleNamespace(figures_additive=figures_additive))
     mtbo_figures('additive', out='here', trials=4)
     assert got == dict(out='here', trials=4, seed=0)
+    assert mtbo_figures('additive', out='there') is None and got == dict(out='there', trials=3, seed=0)      # its own default

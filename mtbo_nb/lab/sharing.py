@@ -57,7 +57,8 @@ def cells(quick=False): # a small corner only? -> list of (family, level, noise,
 def _cell(family, level, noise, n, T, seed, trial): # one trial of one cell -> {algorithm: final time-average regret}
     make = partial(shared_problem, family=family, level=level, noise=noise, n=n)
     entries = {k: sharp_independent if k == 'SharpIT' else algorithms[k] for k in PLAYERS}
-    return {k: float(run_trial(make, e, T, np.random.SeedSequence(seed, spawn_key=(trial,)))['cumulative'][-1]) for k, e in entries.items()}
+    seq = np.random.SeedSequence(seed, spawn_key=(trial,))
+    return {k: float(run_trial(make, e, T, seq)['cumulative'][-1]) for k, e in entries.items()}
 
 def sharing_study(T=60, # rounds
                   trials=10, # trials of each cell
@@ -88,7 +89,8 @@ def sharing_study(T=60, # rounds
         R = [store.data[f'{f}/{l:g}/{s:g}/{n}/T{T}/seed{seed}/{i}'] for i in range(trials)]
         for k in PLAYERS:
             v = np.array([r[k] for r in R])
-            rows.append(dict(family=f, level=l, noise=s, n=n, algorithm=k, regret=f'{v.mean():.6g}', se=f'{v.std(ddof=trials > 1)/np.sqrt(trials):.3g}', trials=' '.join(f'{x:.4g}' for x in v)))
+            rows.append(dict(family=f, level=l, noise=s, n=n, algorithm=k, regret=f'{v.mean():.6g}',
+                             se=f'{v.std(ddof=trials > 1)/np.sqrt(trials):.3g}', trials=' '.join(f'{x:.4g}' for x in v)))
     return rows
 
 # %% ../../nbs/lab/sharing.ipynb #f314c549
@@ -103,7 +105,8 @@ def ratio_maps(rows): # rows of `sharing_study` -> {(family, n, pair): (levels, 
         for a, b, _ in PAIRS:
             A, B = (np.array([[get[f, l, s, n, x] for s in S] for l in L]) for x in (a, b)); D = A - B     # (levels, noises, trials)
             se = D.std(-1, ddof=D.shape[-1] > 1)/np.sqrt(D.shape[-1])
-            out[f, n, (a, b)] = L, S, np.log2(np.maximum(A.mean(-1), 1e-12)/np.maximum(B.mean(-1), 1e-12)), np.abs(D.mean(-1)) > 2*se
+            ratio = np.maximum(A.mean(-1), 1e-12)/np.maximum(B.mean(-1), 1e-12)
+            out[f, n, (a, b)] = L, S, np.log2(ratio), np.abs(D.mean(-1)) > 2*se
     return out
 
 def plot_sharing(rows): # rows of `sharing_study` -> Figure
@@ -115,7 +118,8 @@ def plot_sharing(rows): # rows of `sharing_study` -> Figure
         for ax, (f, n) in zip(row, cols):
             L, S, Z, clear = maps[f, n, (a, b)]
             im = ax.imshow(Z, cmap='RdBu_r', vmin=-2, vmax=2, origin='lower', aspect='auto')
-            for i, j in np.ndindex(Z.shape): ax.text(j, i, f'{Z[i, j]:.1f}' + ('' if clear[i, j] else '·'), ha='center', va='center', fontsize=7, color='w' if abs(Z[i, j]) > 1.2 else 'k')
+            for i, j in np.ndindex(Z.shape):
+                ax.text(j, i, f'{Z[i, j]:.1f}' + '·'*(not clear[i, j]), ha='center', va='center', fontsize=7, color='w' if abs(Z[i, j]) > 1.2 else 'k')
             ax.set_xticks(range(len(S)), [f'{s:g}' for s in S]); ax.set_yticks(range(len(L)), [f'{l:g}' for l in L])
             if ax in axs[0]: ax.set_title(f'{f}, n = {n}', fontsize=9)
             if ax in axs[-1]: ax.set_xlabel('noise σ')
