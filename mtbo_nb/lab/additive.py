@@ -322,12 +322,12 @@ def regrets(f, # (trials, T) true values at the queries
     return (best, mean) if optimum is None else (optimum - best, optimum - mean)
 
 def additive_curves(study, # what `additive_study` returns
-                    points=60 # how many rounds to keep
-                   ): # {method: dict}, plain lists: t, simple, simple_se, average, average_se; known: are they regrets?
+                    keep=60 # how many rounds to keep
+                   ): # {method: dict} of (points,) lists t, simple, simple_se, average, average_se; known: are they regrets?
     "Mean and standard error over the trials of both measures, thinned: what the figures show, small enough to keep."
     out = {}
     for m, r in study.items():
-        T = r['f'].shape[1]; t = np.unique(np.linspace(1, T, min(points, T)).round().astype(int)); d = dict(t=t.tolist(), trials=len(r['f']), known=r['optimum'] is not None)
+        T = r['f'].shape[1]; t = np.unique(np.linspace(1, T, min(keep, T)).round().astype(int)); d = dict(t=t.tolist(), trials=len(r['f']), known=r['optimum'] is not None)
         for name, v in zip(('simple', 'average'), regrets(r['f'], r['optimum'])):
             v = v[:, t - 1]; d[name] = [float(f'{x:.5g}') for x in v.mean(0)]; d[name + '_se'] = [float(f'{x:.3g}') for x in v.std(0, ddof=len(v) > 1)/np.sqrt(len(v))]
         out[m] = d
