@@ -8,7 +8,12 @@ __all__ = ['mtbo_compare']
 # %% ../../nbs/lab/cli.ipynb #2a2e7570
 from pathlib import Path
 import sys
+import fastcore
 from fastcore.script import call_parse
+
+# %% ../../nbs/lab/cli.ipynb #23a4b617
+if fastcore.__version__ >= '2': # fastcore 2 knows options in lower case only: --T is --t there
+    sys.argv[1:] = ['--t' + a[3:] if a == '--T' or a.startswith('--T=') else a for a in sys.argv[1:]]
 
 # %% ../../nbs/lab/cli.ipynb #1881e45b
 @call_parse
