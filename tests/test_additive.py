@@ -159,6 +159,17 @@ def test_betas():
 def test_log_ei_is_monotone_and_finite(z):
     v, g = log_h(np.array([z, z + 1e-3 + abs(z)*1e-6])); assert np.isfinite(v).all() and v[1] > v[0] and (g > 0).all()
 
+def test_log_ei_far_out():
+    "Mills' ratio: h(z) = φ(z) (1/z² - 3/z⁴ + 15/z⁶ - ...) between two partial sums, and no jump where the formulas meet."
+    for z in (-24.9, -25.1, -40., -300.):
+        low, high = (-.5*z*z - .5*np.log(2*np.pi) + np.log(s) for s in (z**-2 - 3*z**-4, z**-2 - 3*z**-4 + 15*z**-6)); assert low < log_h([z])[0][0] < high + 1e-9
+    for seam in (-25., -1.): a, b = log_h([seam - 1e-9, seam + 1e-9])[0]; assert abs(a - b) < 1e-6
+
+def test_direct_walks_around_holes():
+    "A failed query counts as the worst: the search still closes in on the maximum."
+    a = DirectSearch(Box.unit(3), on_nan='skip').run(lambda x: np.nan if x[0] < .45 or x[2] > .9 else -np.sum((x - .7)**2), 250)
+    assert np.isnan(a.history.Y).sum() > 5 and a.best()[1] > -1e-3
+
 def test_problems():
     p = additive_bumps(24, 6, 4, rng=0); q = additive_bumps(24, 6, 4, rng=0); assert p.groups == q.groups and p.effective == 24
     names = list(additive_methods(p)); assert names[0] == 'Add-*' and {'GP-UCB', 'GP-EI', 'REMBO', 'RAND', 'DIRECT'} < set(names)
