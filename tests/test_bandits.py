@@ -3,6 +3,7 @@ import os, signal, subprocess, sys, time
 from pathlib import Path
 import numpy as np
 import pytest
+from mtbo_nb.core.bandit import Bandit
 from mtbo_nb.core.domains import Box, Finite
 from mtbo_nb.core.kernels import SE, Matern
 from mtbo_nb.multitask.baselines import ITKB, MOBO, RandomSearch
@@ -46,6 +47,18 @@ def test_save_and_continue(kernel, algo, tmp_path):
     part.save(tmp_path/'run.npz')
     again = type(part).load(tmp_path/'run.npz').run(observe, 12)
     for c in ('X', 'Y', 'weights', 'radii'): np.testing.assert_array_equal(getattr(again.history, c), getattr(whole.history, c))
+
+@pytest.mark.parametrize('algo', ['direction', 'sharp', 'mobo', 'random'])
+def test_save_and_continue_on_a_box(algo, tmp_path):
+    "The same on a box, where the maximiser draws its own starting points."
+    G = kernels['icm']
+    f = RKHSFunction(G, [[.1, .3], [.7, .6]], np.ones((2, 3)))
+    observe = lambda x, rng: f(x[None])[0] + .1*rng.normal(size=3)
+    box = Box([0., 0.], [1., 1.])
+    whole = algos[algo](G, box, rng=5).run(observe, 7)
+    algos[algo](G, box, rng=5).run(observe, 3, save=tmp_path/'run.npz')
+    again = Bandit.load(tmp_path/'run.npz').run(observe, 7)
+    np.testing.assert_array_equal(again.history.X, whole.history.X)
 
 @pytest.mark.parametrize('algo', algos)
 def test_refused_input_changes_nothing(algo):

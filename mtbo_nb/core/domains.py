@@ -101,6 +101,7 @@ class Box:
     def sobol(self, n, rng=None): # how many, seed or Generator -> (n, d)
         "The first `n` points of a scrambled Sobol sequence: even where uniform draws clump."
         n = count(n, 'n')
+        if isinstance(rng, np.random.Generator): rng = int(rng.integers(2**63))    # SciPy would spawn from it, and a saved Generator forgets what it has spawned
         return self.unscale(qmc.Sobol(self.d, seed=as_rng(rng)).random_base2((n - 1).bit_length())[:n])
 
 def _corner(v, name): # (d,) or a number -> (d,) read-only
