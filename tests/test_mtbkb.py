@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from mtbo_nb.core.domains import Box, Finite
 from mtbo_nb.core.kernels import SE, Matern
-from mtbo_nb.multitask.mtbkb import ITBKB, MTBKB, certified_radius, ellipsoid_bound, theorem_3_radius
-from mtbo_nb.multitask.mtkb import MTKB
+from mtbo_nb.multitask.mtbkb import ITBKB, MTBKB, certified_radius, theorem_3_radius
+from mtbo_nb.multitask.mtkb import MTKB, ellipsoid_bound
 from mtbo_nb.multitask.mtkernels import ICM, Diagonal, MTCallable, RKHSFunction, SumSeparable, TaskSimilarity, as_mtkernel, mercer_features
 from mtbo_nb.multitask.mtposterior import mt_posterior
 from mtbo_nb.multitask.nystrom import NystromPosterior, accuracy, draw_dictionary, theorem_q

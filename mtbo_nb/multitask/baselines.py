@@ -9,7 +9,7 @@ __all__ = ['ITKB', 'MOBO', 'RandomSearch']
 import numpy as np
 from ..core.bandit import Bandit
 from ..core.domains import Finite
-from ..core.checks import count
+from ..core.checks import count, one_of
 from .mtkernels import Diagonal, MTKernel, as_mtkernel
 from .concentration import theorem_radius
 from .mtkb import MTKB
@@ -34,7 +34,7 @@ class ITKB(MTKB):
                  rng=None # seed or Generator
                 ):
         if isinstance(kernels, MTKernel): kernels = [kernels.task(i) for i in range(kernels.n)]
-        super().__init__(Diagonal(kernels), domain, scalarize, weights, eta, b, sigma, delta, bound, radius, maximiser, rng)
+        super().__init__(Diagonal(kernels), domain, scalarize, weights, eta, b, sigma, delta, one_of(bound, 'bound', ('norm', 'direction')), radius, maximiser, rng)
         self.kernels = self.G.kernels
     @property
     def betas(self):
