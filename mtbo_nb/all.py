@@ -39,6 +39,7 @@ from .lab.sharing import *
 from .lab.figures import *
 from .lab.additive import *
 from .lab.plots import *
+from .lab.bench import *
 from .lab.cli import *
 from .lab.docs import *
 

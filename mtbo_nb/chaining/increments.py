@@ -8,7 +8,6 @@ __all__ = ['ell_gauss', 'clopper_pearson', 'ell_psi', 'fenchel', 'ell_subgamma',
 # %% ../../nbs/chaining/increments.ipynb #3d708be0
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import beta
 from ..core.checks import count, positive, probability
 
 # %% ../../nbs/chaining/increments.ipynb #de6b55a3
@@ -36,6 +35,7 @@ def clopper_pearson(k, # (...,) successes
     "Exact confidence interval for a probability after `k` successes in `n` trials. Raises ValueError unless `0 <= k <= n`."
     k, n, a = np.asarray(k), count(n, 'n'), (1 - probability(level, 'level'))/2
     if not ((0 <= k) & (k <= n)).all(): raise ValueError(f"k must lie between 0 and n={n}, got {k}")
+    from scipy.stats import beta                              # slow to import
     return np.where(k == 0, 0., beta.ppf(a, np.maximum(k, 1), n - k + 1)), np.where(k == n, 1., beta.ppf(1 - a, k + 1, np.maximum(n - k, 1)))
 
 # %% ../../nbs/chaining/increments.ipynb #aa18ee60

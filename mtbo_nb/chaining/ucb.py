@@ -9,7 +9,6 @@ __all__ = ['ArmsUCB', 'TreeUCB', 'squares_quantiles', 'SquaresUCB', 'ChainingUCB
 import numpy as np
 from scipy.linalg import blas
 from scipy.special import zeta
-from scipy.stats import chi2, ncx2
 from ..core.bandit import Bandit, first_best
 from ..core.checks import as_points, count, one_of, positive, psd
 from ..core.domains import Finite
@@ -98,6 +97,7 @@ def squares_quantiles(lam, # (...,) noncentrality >= 0
     if not exact: return lo, hi
     root, v = np.sqrt(lam), u + np.log(2)
     lo = np.maximum(lo, np.maximum(root - ell_gauss(u, 1., True), 0.)**2)
+    from scipy.stats import chi2, ncx2                        # slow to import
     hi = np.minimum(hi, (root + ell_gauss(v + np.log(2), 1., True))**2 + (chi2.isf(np.exp(-v), n - 1) if n > 1 else 0.))
     for q, f, end in ((lo, ncx2.ppf, 30.), (hi, ncx2.isf, 200.)):
         small = lam < end

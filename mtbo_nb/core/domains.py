@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import Bounds, direct, minimize
 from scipy.spatial import cKDTree
-from scipy.stats import qmc
 
 from .checks import as_outputs, as_points, as_rng, count, one_of
 
@@ -102,6 +101,7 @@ class Box:
         "The first `n` points of a scrambled Sobol sequence: even where uniform draws clump."
         n = count(n, 'n')
         if isinstance(rng, np.random.Generator): rng = int(rng.integers(2**63))    # SciPy would spawn from it, and a saved Generator forgets what it has spawned
+        from scipy.stats import qmc                           # slow to import
         return self.unscale(qmc.Sobol(self.d, seed=as_rng(rng)).random_base2((n - 1).bit_length())[:n])
 
 def _corner(v, name): # (d,) or a number -> (d,) read-only

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import comb as binomial
-from scipy.stats import poisson
 
 from .checks import as_points, count, positive
 from .kernels import SE, as_kernel
@@ -168,6 +167,7 @@ def gamma_se_bound(k, # `SE`
     P = np.stack([domain.lo, domain.hi]) if hasattr(domain, 'lo') else _arms(domain)
     d, r2 = P.shape[1], (k._scaled(P - (P.min(0) + P.max(0))/2)**2).sum(1).max()
     j = np.arange(int(np.exp(2)*r2 + max(np.log(u), 0)) + 60)      # beyond e² r², p_j < exp(-j): nothing is left
+    from scipy.stats import poisson                           # slow to import
     D, p = binomial(j + d - 1, d - 1), poisson.pmf(j, np.minimum(j, r2))
     return float((D*np.log1p(u*p/D)).sum())
 

@@ -8,7 +8,6 @@ __all__ = ['palette', 'colour', 'as_png', 'plot_regret', 'plot_front']
 # %% ../../nbs/lab/plots.ipynb #23491ec2
 import io
 import numpy as np
-import matplotlib.pyplot as plt
 from ..core.checks import one_of
 from ..multitask.pareto import pareto_mask
 
@@ -26,6 +25,7 @@ def colour(name, # algorithm
 
 def as_png(fig): # matplotlib Figure -> bytes
     "The figure as PNG bytes; the figure is closed."
+    import matplotlib.pyplot as plt
     buf = io.BytesIO(); fig.savefig(buf, format='png', dpi=110, bbox_inches='tight'); plt.close(fig)
     return buf.getvalue()
 
@@ -37,6 +37,7 @@ def plot_regret(res, # Comparison
                ): # Figure
     "Mean regret against rounds with a band over the trials. Raises ValueError for an unknown metric or band."
     data = getattr(res, one_of(metric, 'metric', ('cumulative', 'bayes'))); one_of(band, 'band', ('sd', 'se'))
+    import matplotlib.pyplot as plt
     if ax is None: _, ax = plt.subplots(figsize=(5.5, 3.4))
     t = np.arange(1, res.T + 1)
     for name, R in data.items():
@@ -58,6 +59,7 @@ def plot_front(problem, # Problem; on a Box only its front is drawn
     pairs = tasks or [(i, i + 1) for i in range(min(n - 1, 3))] or [(0, 0)]
     labels = labels or getattr(problem, 'labels', None) or [f'f{i + 1}' for i in range(n)]
     front = pareto_mask(F)
+    import matplotlib.pyplot as plt
     fig, axs = plt.subplots(1, len(pairs), figsize=(3.6*len(pairs), 3.2), squeeze=False)
     for ax, (i, j) in zip(axs[0], pairs):
         ax.plot(F[:, i], F[:, j], '.', color='#cccccc', ms=4, label='arms')
