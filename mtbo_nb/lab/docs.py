@@ -214,6 +214,31 @@ _SEARCH_SHIM = ("<script>if(location.protocol==='file:'){const f=window.fetch;wi
                 "new Promise((ok,no)=>{const s=document.createElement('script');s.src=String(u).slice(0,-2);s.onerror=no;"
                 "s.onload=()=>ok(new Response(JSON.stringify(window.searchIndex)));document.head.append(s)}):f(u,o)}</script>")
 
+# formulas a little too wide are set smaller, down to three quarters; boxes that scroll sideways get into the tab order
+_SCROLL = """<script>window.addEventListener('load', () => {
+  const fit = () => {
+    const over = e => e.scrollWidth/e.clientWidth;
+    for (const e of document.querySelectorAll('main .katex-display')) {
+      const k = e.firstElementChild;
+      k.style.fontSize = '';
+      if (over(e) > 1) k.style.fontSize = Math.max(.75, .99/over(e))*parseFloat(getComputedStyle(k).fontSize) + 'px';
+    }
+    for (const e of document.querySelectorAll('main pre, main .katex-display, main p, main td, main figcaption'))
+      if (e.scrollWidth > e.clientWidth && ['auto', 'scroll'].includes(getComputedStyle(e).overflowX)) e.tabIndex = 0; else e.removeAttribute('tabindex');
+  };
+  fit();
+  document.fonts.ready.then(fit);
+  window.addEventListener('resize', fit);
+  document.addEventListener('toggle', fit, true);
+})</script>"""
+
+def colab(cfg, # settings
+          notebook # path of the notebook, relative to nbs/
+         ): # address, or None where the sources are not on github.com
+    "Where Colab opens the notebook."
+    m = re.fullmatch(r'https://github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?/?', cfg['git_url'])
+    return m and f"https://colab.research.google.com/github/{m[1]}/blob/{cfg['branch']}/{cfg.get('nbs_path', 'nbs')}/{notebook}"
+
 def caption_maths(text # caption as HTML, mathematics between dollars
                  ): # caption as HTML, mathematics between \( and \)
     "Gives KaTeX its delimiters in a figure's caption."
@@ -232,9 +257,13 @@ def settle(page, # HTML of one page
     page = re.sub(r'(<a [^>]*href="(?!https?:)[^"]*"[^>]*?) target="_blank"', r'\1', page)
     page = re.sub(r'<figcaption>(.*?)</figcaption>', lambda m: f'<figcaption>{caption_maths(m[1])}</figcaption>', page, flags=re.S)
     if notebook:
+        links = f'<a href="{up}{notebook}" download>Download this notebook</a>'
+        if colab(cfg, notebook): links += f' <a href="{colab(cfg, notebook)}">Open in Colab</a>'
         page = re.sub(r'(<header id="title-block-header".*?)</header>',
-                      rf'\1<p class="notebook-download"><a href="{up}{notebook}" download>Download this notebook</a></p></header>', page, count=1, flags=re.S)
-    return page.replace('</head>', _SEARCH_SHIM + '</head>', 1)
+                      lambda m: f'{m[1]}<p class="notebook-download">{links}</p></header>', page, count=1, flags=re.S)
+    for kind, label in (('navbar ', 'Site'), ('quarto-secondary-nav', 'Place in the book')):      # landmarks need names of their own
+        page = page.replace(f'<nav class="{kind}', f'<nav aria-label="{label}" class="{kind}', 1)
+    return page.replace('</head>', _SEARCH_SHIM + _SCROLL + '</head>', 1)
 
 # %% ../../nbs/lab/docs.ipynb #16f6f164
 def source_page(path, # module file
